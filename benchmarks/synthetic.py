@@ -12,14 +12,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.generator import START_MS, key_text, uniform
 from benchmarks.pipelines import sized
+from tidemark.model.checkpoint.manifest import CommitRequest, WrittenFile
 from tidemark.model.checkpoint.segments import Segment, StateHandle
-from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.ports import Fence
-from tidemark.sql.resolve import run_columns
-from tidemark.tables.arrow_types import arrow_schema
-from tidemark.tables.delta_tables import DeltaTables
+from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.memory import ManualClock
 
 UPDATES = 20_000

@@ -27,10 +27,8 @@ from devstack import control
 from tidemark.engine.read import batch_stats as tally
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.observed_batch_stats import PassingTally
-from tidemark.engine.read.observed_metrics import Observed
 from tidemark.engine.read.source import KafkaOptions, read_ranges
-from tidemark.engine.write.parquet_writer import RunFolder, write_rows
-from tidemark.engine.write.written_files import bounded_columns
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, write_rows
 from tidemark.model.core.ttl import Now
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest

@@ -7,19 +7,18 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Completed, OpenPlan, SealedPlan
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Sealed
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest
 from tidemark.ports import CheckpointStore, PlanRequest
-from tidemark.testing.twin.layouts import state_rows
+from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables
 from tidemark.testing.twin.merge import compacted
 

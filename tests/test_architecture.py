@@ -93,7 +93,7 @@ def test_no_folder_is_crowded() -> None:
 
 
 def test_small_files_have_two_importers() -> None:
-    _only_gets_shorter(whole.lonely_files(PACKAGE), 11, "merge it into the file that imports it.")
+    _only_gets_shorter(whole.lonely_files(PACKAGE), 0, "merge it into the file that imports it.")
 
 
 def test_file_names_have_one_meaning() -> None:

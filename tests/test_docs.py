@@ -16,8 +16,8 @@ from typer._click import Command
 from typer.core import TyperGroup
 
 import tidemark
-from tidemark.declare.discovery import declared_in
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import declared_in
 from tidemark.errors import EXIT_CODES
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.failure import FailureReason

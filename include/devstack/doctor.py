@@ -13,7 +13,7 @@ from devstack.airflow_services import health_page
 from devstack.java import INSTALL, NEWEST_TRIED, OLDEST, find_java
 from devstack.services import GROUPS
 from tidemark.cli.doctor import Finding, existing_folder, kafka_answers, packages_agree, spark_answers
-from tidemark.model.core.bucket_url import S3Url
+from tidemark.model.core.names import S3Url
 from tidemark.settings import Settings, recorded_service
 
 GIB = 1024**3

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.fault_injection import CrashAt
-from tidemark.coordinator.checkpoints.steps import ignore_step
-from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
-from tidemark.declare.discovery import find_pipeline
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import Observers, SystemClock, WarehouseLocation, find_pipeline, lazily, random_id
 from tidemark.errors import CheckpointExpiredError, EngineError
-from tidemark.lazy import lazily
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
@@ -28,9 +27,6 @@ from tidemark.model.core.names import checked_name
 from tidemark.ports import CheckpointStore, Clock, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
-from tidemark.system import SystemClock, random_id
-from tidemark.telemetry.observers import Observers
-from tidemark.warehouse_location import WarehouseLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +124,7 @@ class Context:
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle exists."""
-        from tidemark.storage.warehouse_path import located
+        from tidemark.storage.local_store import located
 
         return all(
             located(self.warehouse.root, segment.path, file.path).is_file()
@@ -217,7 +213,7 @@ class Context:
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
         """Returns the warehouse as a Spark session sees it."""
         from tidemark.engine.state.state_files import SparkWarehouse
-        from tidemark.storage.warehouse_path import spark_root
+        from tidemark.storage.local_store import spark_root
 
         root, files_of = spark_root(self.warehouse.root), self.tables.files_of
         return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
@@ -267,7 +263,7 @@ class Context:
         Raises:
             BusyError: another process holds it.
         """
-        from tidemark.storage.timeline_lock import FileTimelineLock
+        from tidemark.storage.local_store import FileTimelineLock
 
         folder = self.warehouse.local_folder / checked_name("pipeline", name) / "locks"
         with FileTimelineLock(folder, self.clock.now_ms).hold(timeline, timeout) as held:

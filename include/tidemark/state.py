@@ -31,8 +31,8 @@ from tidemark.model.core.names import checked_field
 from tidemark.model.core.ttl import Ttl as Ttl
 from tidemark.model.core.types import Precision as Precision
 from tidemark.model.core.types import field_type
-from tidemark.model.schema.field_descriptors import StateDescriptor as StateDescriptor
-from tidemark.model.schema.field_descriptors import annotated
+from tidemark.model.kinds.base.kind import StateDescriptor as StateDescriptor
+from tidemark.model.kinds.base.kind import annotated
 
 _OWN = ("Keyed", "Operator", "Precision", "StateDescriptor", "Ttl", "split_list", "union_list")
 _KINDS = "tidemark.model.kinds"

@@ -8,10 +8,10 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import random_id
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import StepListener
-from tidemark.system import random_id
 from tidemark.testing.twin.memory import MemoryCompute
 
 

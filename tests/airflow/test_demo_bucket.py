@@ -66,9 +66,9 @@ def test_other_requests_do_not_wait_for_one_another() -> None:
 
 
 def test_the_store_is_a_process_of_the_stack_and_its_end_is_noticed(tmp_path: Path) -> None:
-    from tidemark.model.core.bucket_url import S3Url
+    from tidemark.environment import open_bucket_folder
+    from tidemark.model.core.names import S3Url
     from tidemark.storage.s3_store import refuse_racing_winners
-    from tidemark.warehouse_location import open_bucket_folder
 
     settings = load_settings(root=tmp_path, home=tmp_path / "home")
     told = bucket.variables(settings)

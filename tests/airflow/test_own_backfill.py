@@ -8,7 +8,7 @@ import pytest
 
 from tests.airflow.disk_world import DiskWorld
 from tests.airflow.world import DAY, World
-from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoints import Savepoints

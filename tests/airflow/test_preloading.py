@@ -17,11 +17,11 @@ from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
 from tests.airflow.world import World
-from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
-from tidemark.operations import checkpoints, metrics
+from tidemark.operations import checkpoints, observability
 
 world = World()
 world.drive("a", 3)
@@ -33,7 +33,7 @@ checkpoints.validate(opened, "trips", slot)
 done = checkpoints.complete(opened, "trips", slot)
 with opened.lock("trips", "t1"):
     Context.job(opened, opened.pipeline("trips"), None, ignore_step)
-metrics.report_metrics(opened, "trips")
+observability.report_metrics(opened, "trips")
 checkpoint_facts(done)
 new = sorted(name for name in set(sys.modules) - before if name.startswith("tidemark."))
 told = {"new": new, "threads": threads, "connections": connections, "records": done.sealed.facts.records}

@@ -45,7 +45,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 @pytest.fixture
 def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A checkpoint; then the clock goes on for three hours, and nothing runs."""
-    from tidemark.system import SystemClock
+    from tidemark.environment import SystemClock
 
     world.drive("a", 1)
     checkpoints.run_once(world.open_context(), "trips", PlanRequest(origin="test"))

@@ -10,6 +10,7 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import random_id
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
@@ -17,7 +18,6 @@ from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.operations import reads
 from tidemark.ports import SourceLog, StepListener
 from tidemark.settings import load_settings
-from tidemark.system import random_id
 from tidemark.testing.twin.compute import Judge
 from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 

@@ -16,32 +16,26 @@ import pyarrow.parquet as pq
 
 from tests.in_memory import Unfenced
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import DEAD_LETTER_COLUMNS, CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.checkpoints.outputs import DEAD_LETTER_COLUMNS
-from tidemark.coordinator.checkpoints.steps import ignore_step
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, LiveFile, Sealed, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.ports import PlanRequest, Sender, StepListener
 from tidemark.readers.duckdb_session import asking
 from tidemark.readers.state_reader import files_of
-from tidemark.sql.resolve import compacted_sql, run_columns
-from tidemark.storage.local_store import LocalStore
+from tidemark.sql.resolve import compacted_sql
+from tidemark.storage.local_store import LocalStore, Root, arrow_place, filled, located
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
-from tidemark.storage.staging import filled
-from tidemark.storage.warehouse_path import Root, arrow_place, located
-from tidemark.tables.arrow_types import arrow_schema
-from tidemark.tables.delta_tables import DeltaTables
+from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.compute import MemoryCompute
 from tidemark.testing.twin.memory import ManualClock, MemoryLog
 from tidemark.testing.twin.merge import compacted

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tests.cli.disk_context import DiskContext
 from tests.cli.shops import Shop
+from tidemark.environment import SystemClock
 from tidemark.errors import TidemarkError
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
-from tidemark.system import SystemClock
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.shops import Shop
 from tidemark.errors import BusyError
-from tidemark.storage.timeline_lock import FileTimelineLock
+from tidemark.storage.local_store import FileTimelineLock
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300

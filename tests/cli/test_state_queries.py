@@ -21,8 +21,7 @@ from tests.cli.command import Answer
 from tests.cli.disk_line import DiskLine
 from tests.cli.shops import DECLARATION, Shop
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.job import runs_table
-from tidemark.coordinator.checkpoints.outputs import dead_letters_table
+from tidemark.coordinator.checkpoints.job import dead_letters_table, runs_table
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.sinks import SinkTable

@@ -12,12 +12,11 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from tests.s3.server import Bucket
+from tidemark.model.checkpoint.manifest import CommitRequest, LiveFile, WrittenFile
 from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile
 from tidemark.ports import StateTables
 from tidemark.storage.s3_folder import S3Folder
-from tidemark.tables.delta_tables import DeltaTables
-from tidemark.tables.delta_types import PARTITION_COLUMNS, delta_schema
+from tidemark.tables.delta_tables import PARTITION_COLUMNS, DeltaTables, delta_schema
 from tidemark.testing.twin.memory import ManualClock, MemoryTables
 
 COLUMNS = (("key", "STRING"), ("n", "BIGINT"), ("_key_group", "INT"))

@@ -17,14 +17,13 @@ import pytest
 from tests.unit.coordinator.house import House
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.environment import SystemClock
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.ports import CheckpointStore, PutOutcome
-from tidemark.storage.local_store import LocalStore
+from tidemark.storage.local_store import FileTimelineLock, LocalStore
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
-from tidemark.storage.timeline_lock import FileTimelineLock
-from tidemark.system import SystemClock
 from tidemark.testing.twin.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,8 +265,8 @@ HOLDER = """
 import sys
 from pathlib import Path
 from datetime import timedelta
-from tidemark.storage.timeline_lock import FileTimelineLock
-from tidemark.system import SystemClock
+from tidemark.storage.local_store import FileTimelineLock
+from tidemark.environment import SystemClock
 HOUR = timedelta(hours=1)
 with FileTimelineLock(Path(sys.argv[1]), SystemClock().now_ms).hold("t1", HOUR):
     print("held", flush=True)

@@ -12,8 +12,8 @@ from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, Mem
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
 from tidemark.errors import NameRefusedError, StoreError
-from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.retention.delta_logs import LOG, log_prefix
+from tidemark.model.checkpoint.segments import LOG, Segment
+from tidemark.model.retention.deletion import log_prefix
 from tidemark.model.retention.shared_state import StoredFile
 from tidemark.ports import TableFiles
 from tidemark.storage.s3_folder import S3Folder

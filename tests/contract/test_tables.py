@@ -21,7 +21,7 @@ from tests.contract.tables_drivers import (
 from tests.s3.proxy import Fault, Times
 from tests.s3.server import Bucket
 from tidemark.errors import ConflictError, FencedError, StoreError
-from tidemark.model.checkpoint.table_writes import CommitRequest
+from tidemark.model.checkpoint.manifest import CommitRequest
 from tidemark.storage.s3_folder import S3Folder
 
 IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)

@@ -166,7 +166,7 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
         "write": "tidemark.operations.patch._write_patch",
         "commit": "tidemark.tables.delta_tables.DeltaTables.make_durable",
         "record": "tidemark.coordinator.recovery.idle_plans.Idle.plan",
-        "plan": "tidemark.coordinator.records.plan_writer.Freezer.freeze",
+        "plan": "tidemark.coordinator.records.timelines.Freezer.freeze",
         "complete": "tidemark.coordinator.recovery.savepoint_patch.Patcher._complete",
         "pin": "tidemark.coordinator.recovery.savepoints.Savepoints.create",
     }

@@ -11,12 +11,13 @@ import pytest
 from tests.cli.disk_line import ParquetFiles
 from tests.copies.ward import NAME, Ward
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.operations import queries
 from tidemark.operations.queries import DiffRequest
 from tidemark.readers.duckdb_session import asking
 from tidemark.readers.state_diff import Detail
-from tidemark.sql.resolve import compacted_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import compacted_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compacted
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20131101"))

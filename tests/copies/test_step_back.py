@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.disk_context import commands_over
 from tests.copies.market import DECLARATION, SEED, Market, market
-from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
 from tidemark.readers.state_reader import files_of
 

@@ -21,7 +21,7 @@ from tidemark.operations import patch as patch_operations
 from tidemark.operations.patch import Patched, PatchRequest
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.sql.initial_state import given_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.compute import MemoryCompute
 
 DECLARATION = (Path(__file__).parent / "pipelines" / "ward.py").read_text()

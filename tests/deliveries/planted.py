@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.coordinator.checkpoints import coordinator, deliveries
+from tidemark.coordinator.checkpoints import coordinator, loop
 from tidemark.coordinator.plans import planner, ranges
 from tidemark.coordinator.plans import replay_ranges as recorded
-from tidemark.coordinator.plans import sent_offsets as sent
+from tidemark.coordinator.plans import sink_inputs as sent
 from tidemark.coordinator.plans import sink_inputs as sinks
-from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered
+from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.recovery import promotion
 from tidemark.coordinator.recovery import restore as recovery
 from tidemark.coordinator.retention import collect_roots as survey
 from tidemark.model.checkpoint.object_keys import delivery_key, greatest
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.store_objects import DeliveryRecord
+from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.model.retention.erasure import ErasureRecord
 
 
@@ -168,7 +168,7 @@ def record_what_one_checkpoint_sent() -> Iterator[None]:
 @contextmanager
 def send_for_a_closed_timeline() -> Iterator[None]:
     """A delivery goes on although its timeline was closed meanwhile."""
-    with patch.object(deliveries, "is_live", lambda coordinator, due: True), _in_the_walk("is_live"):
+    with patch.object(loop, "is_live", lambda coordinator, due: True), _in_the_walk("is_live"):
         yield
 
 

@@ -10,12 +10,11 @@ from random import Random
 from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record, Table
 from tests.deliveries.world import P0, P1, TOPIC, Broker, World
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, is_live, undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.plans.sent_offsets import Undelivered
-from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
@@ -27,8 +26,8 @@ from tidemark.declare.retention import Retention
 from tidemark.errors import BrokerError, ConflictError, DataLostError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import Message, commit_id, emitted_rows
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.ports import PlanRequest
 from tidemark.sinks.sink import Services
 from tidemark.testing.twin.memory import MemoryCompute

@@ -8,7 +8,7 @@ from typing import Any
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.operators import Operator
 from tidemark.errors import BrokerError, StoreError
 from tidemark.model.checkpoint.messages import Message

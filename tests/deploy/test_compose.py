@@ -21,7 +21,7 @@ from devstack.env_file import SECRETS, complete
 from devstack.spark_server import server_configuration
 from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
 from tidemark.engine.session.session import STATIC_CONF
-from tidemark.model.core.bucket_url import S3Url
+from tidemark.model.core.names import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings
 
 ADDRESSES = Addresses(kafka_port=1, kafka_controller_port=2, spark_port=3, airflow_port=4)

@@ -20,7 +20,7 @@ LOST_WITHOUT_HARM = {
     "include/tidemark/context.py": [
         "LocalCache(self.settings.home / 'cache' / sha256_of(str(self.settings.warehouse).encode())[:16])"
     ],
-    "include/tidemark/warehouse_location.py": ["self._settings.home / 'buckets' / named[:16]"],
+    "include/tidemark/environment.py": ["self._settings.home / 'buckets' / named[:16]"],
 }
 """A cache that may go at any time (adr/0017); locks against others of this host, and scratch of what runs on it."""
 

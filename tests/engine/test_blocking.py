@@ -9,7 +9,7 @@ import pytest
 from tests.engine.line import PARTITIONS, Line
 from tests.kafka.topics import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.engine.write.written_files import written_run
+from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.erasure import BlockedKey, ErasedKey
 from tidemark.tables.key_rewriter import ParquetKeyFiles

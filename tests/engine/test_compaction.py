@@ -16,8 +16,8 @@ from tests.engine.warehouses import warehouse_of
 from tests.reading.ranges import read_by_ranges
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import StateOverflowError
+from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
 from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.checkpoint.table_writes import LiveFile, WrittenFile
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of, is_top_light
 
 

@@ -10,7 +10,7 @@ from tests.engine.records import LOGICAL_TIME_MS, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.observed_batch_stats import PassingTally
-from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now

@@ -18,7 +18,7 @@ import pytest
 from devstack import control
 from devstack.addresses import LOOPBACK
 from tests.engine.standalone import ROOT
-from tidemark.engine.session.patience import PATIENCE
+from tidemark.engine.session.session import PATIENCE
 from tidemark.settings import load_settings, recorded_service
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

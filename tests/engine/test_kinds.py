@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from tests.unit.model.kinds.bench import KEYS, RECORD, Case, expected, known, random_records, same
 from tests.unit.model.kinds.test_registry import FOLDS, cases_of
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import partials
+from tidemark.model.kinds.base.sql import spark as in_backticks
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.portable_sql.dialects import SPARK
-from tidemark.sql.fold_columns import partials
-from tidemark.sql.fold_columns import spark as in_backticks
-from tidemark.sql.resolve import resolving_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import resolving_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.fold import Decoded
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

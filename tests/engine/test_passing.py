@@ -21,7 +21,7 @@ from tidemark.engine.read import batch_reader as intake
 from tidemark.engine.read import source
 from tidemark.engine.read.batch_stats import counted
 from tidemark.engine.read.observed_batch_stats import PassingTally
-from tidemark.engine.read.observed_metrics import Observed
+from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
 from tidemark.kafka.log import KafkaLog
 from tidemark.model.checkpoint.plan import CheckpointPlan

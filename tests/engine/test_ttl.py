@@ -11,12 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.property.delete_keys import CASES
 from tests.property.ttl_cases import Batch, Case, case, expected
-from tidemark.engine.read.frames import decoded, folded
-from tidemark.engine.read.record_deletes import applied_sql, keyed
+from tidemark.engine.read.frames import applied_sql, decoded, folded, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
-from tidemark.sql.resolve import run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
+from tidemark.tables.delta_tables import arrow_schema
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES_ON_SPARK = 12 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

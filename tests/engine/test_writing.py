@@ -10,10 +10,9 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.metrics import ExecutionInfo
 
 from tidemark.engine.write import parquet_writer as writing
-from tidemark.engine.write.parquet_writer import RunFolder, write_rows
-from tidemark.engine.write.written_files import written_run
+from tidemark.engine.write.parquet_writer import RunFolder, write_rows, written_run
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.model.checkpoint.manifest import WrittenRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

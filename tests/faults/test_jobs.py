@@ -9,9 +9,9 @@ import pytest
 
 from tests.faults.line import FoldLine, Line, Lines
 from tests.faults.test_sweep import lines
+from tidemark.environment import SystemClock
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.operations import reads
-from tidemark.system import SystemClock
 from tidemark.tables.delta_tables import DeltaTables
 
 __all__ = ["lines"]

@@ -16,7 +16,7 @@ from tidemark.operations import queries, reads
 from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
-from tidemark.sql.stored_queries import filled, stored_texts
+from tidemark.sql.resolve import filled, stored_texts
 
 HERE = Path(__file__).parent
 RELEASES = sorted(p.parent.name for p in HERE.glob(f"*/{WAREHOUSE}"))

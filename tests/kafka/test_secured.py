@@ -16,8 +16,8 @@ from tests.kafka.broker import running
 from tests.kafka.certificates import Authority
 from tests.kafka.secured import SecuredBroker
 from tests.kafka.topics import Topics
-from tidemark.declare.discovery import find_pipeline
 from tidemark.declare.pipeline import TopicPattern
+from tidemark.environment import find_pipeline
 from tidemark.errors import BrokerError
 from tidemark.kafka.log import KafkaLog
 from tidemark.model.core.offsets import TopicPartition

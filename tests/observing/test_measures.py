@@ -8,9 +8,9 @@ import pytest
 from tests.observing.conftest import World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
-from tidemark.model.checkpoint.deadline import parse_deadlines
+from tidemark.model.checkpoint.checkpoint_facts import parse_deadlines
 from tidemark.model.checkpoint.metrics import METRICS, gauges
-from tidemark.operations import metrics, reads, stop, timelines
+from tidemark.operations import observability, reads, stop, timelines
 from tidemark.web import details, overview
 from tidemark.web.history_json import HistoryQuery
 
@@ -25,7 +25,7 @@ COUNTS = {
 
 def told(world: World, **settings: Any) -> dict[str, float]:
     """The gauges that a new process tells."""
-    return gauges(metrics.measure(world.context(**settings), "trips"))
+    return gauges(observability.measure(world.context(**settings), "trips"))
 
 
 def test_before_the_first_checkpoint_what_is_not_there_is_minus_one(world: World) -> None:
@@ -54,14 +54,18 @@ def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: World) -> Non
     assert found["lastCheckpointCompletedTimestamp"] == sealed_at
     assert found["lastCheckpointAge"] == 5000
     assert (
-        metrics.list_gauges(world.context(), "trips")["lastCheckpointExternalPath"]
+        observability.list_gauges(world.context(), "trips")["lastCheckpointExternalPath"]
         == "trips/timelines/t1/000000000002.json"
     )
 
 
 def test_the_stats_are_the_gauges_and_the_path(world: World) -> None:
     world.checkpoint("a")
-    assert set(metrics.list_gauges(world.context(), "trips")) == {*METRICS, "pipeline", "lastCheckpointExternalPath"}
+    assert set(observability.list_gauges(world.context(), "trips")) == {
+        *METRICS,
+        "pipeline",
+        "lastCheckpointExternalPath",
+    }
 
 
 def test_a_restore_is_told_and_the_age_begins_with_it(world: World) -> None:
@@ -163,13 +167,13 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     world.checkpoint("a")
     due = world.line.clock.ms + HOUR
     world.line.clock.advance(26 * HOUR)
-    first = metrics.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
+    first = observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
     world.line.clock.advance(HOUR)
-    second = metrics.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
+    second = observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
     assert first["late"]
     assert (first["age"], first["deadline"], first["newest"]) == ("1 day, 2:00:00", "1:00:00", "chk-1")
     assert first["late_since_ms"] == second["late_since_ms"] == due
-    assert metrics.check_deadline(world.context(), "trips")["late_since_ms"] is None
+    assert observability.check_deadline(world.context(), "trips")["late_since_ms"] is None
 
 
 def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> None:

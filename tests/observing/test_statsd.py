@@ -9,7 +9,7 @@ from tests.observing.conftest import World
 from tests.observing.statsd import Statsd
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.metrics import METRICS
-from tidemark.operations import metrics
+from tidemark.operations import observability
 from tidemark.settings import load_settings
 from tidemark.telemetry.bounded import Bounded
 from tidemark.telemetry.statsd import StatsdMetrics
@@ -28,7 +28,7 @@ def test_what_is_told_arrives(statsd: Statsd) -> None:
 
 def test_a_pipeline_tells_every_metric_by_its_name(world: World, statsd: Statsd) -> None:
     world.checkpoint("a")
-    metrics.report_metrics(world.context(statsd=statsd.address), "trips")
+    observability.report_metrics(world.context(statsd=statsd.address), "trips")
     found = statsd.settled()
     assert set(found) == {f"tidemark.trips.{name}" for name in METRICS}
     assert found["tidemark.trips.lastCompletedCheckpointId"] == 1
@@ -42,7 +42,7 @@ def test_a_server_that_is_down_costs_nothing_but_a_warning(
     world.checkpoint("a")
     context = world.context(statsd=address)
     for _ in range(3):
-        metrics.report_metrics(context, "trips")
+        observability.report_metrics(context, "trips")
     assert sum(waits) <= 2.0
     assert len([e for e in logged if e["event"] == "observer_given_up"]) <= 1
 
@@ -64,7 +64,7 @@ def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(
     world.checkpoint("a")
     context = world.context()
     for _ in range(3):
-        metrics.report_metrics(context, "trips", sink)
+        observability.report_metrics(context, "trips", sink)
     assert waits == [2.0]
     assert sink.asked == 1
     (warning,) = (e for e in logged if e["event"] == "observer_given_up")
@@ -82,7 +82,7 @@ def test_what_fails_is_told_once(logged: list[dict[str, Any]]) -> None:
 
 
 def test_without_an_address_nothing_is_measured(world: World) -> None:
-    metrics.report_metrics(world.context(), "no-such-pipeline")
+    observability.report_metrics(world.context(), "no-such-pipeline")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_cannot_be_measured_is_told_and_fails_nothing(
     (manifest,) = (world.folder / "timelines" / "t1").iterdir()
     manifest.write_bytes(manifest.read_bytes().replace(b'"t1"', b'"t2"', 1))
     context = world.context(statsd=statsd.address)
-    metrics.report_metrics(context, "trips")
+    observability.report_metrics(context, "trips")
     assert statsd.settled() == {}
     (warning,) = logged
     assert warning["event"] == "metrics_not_measured"

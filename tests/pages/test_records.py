@@ -15,8 +15,7 @@ from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import sink_rows
 from tidemark.web import source_lookup as records
-from tidemark.web.safe_text import LONGEST, text_of
-from tidemark.web.source_lookup import RecordQuery
+from tidemark.web.source_lookup import LONGEST_TEXT, RecordQuery, text_of
 
 HERE = Path(__file__).parent
 WALK = HERE.parent / "process" / "pipelines" / "walk.py"
@@ -153,8 +152,8 @@ def test_a_third_reader_is_told_to_ask_again(world: Trips, monkeypatch: pytest.M
         (b"plain", "plain", "utf-8", False),
         ("<b>\u202e\x1b[31m\n".encode(), "<b>\\u202e\\u001b[31m\n", "utf-8", False),
         (b"\xff", "ff", "hex", False),
-        (b"x" * (LONGEST - 1) + "é".encode() + b"y", "x" * (LONGEST - 1), "utf-8", True),
-        (b"x" * (LONGEST - 1) + "é".encode()[:1], (b"x" * (LONGEST - 1) + b"\xc3").hex(), "hex", False),
+        (b"x" * (LONGEST_TEXT - 1) + "é".encode() + b"y", "x" * (LONGEST_TEXT - 1), "utf-8", True),
+        (b"x" * (LONGEST_TEXT - 1) + "é".encode()[:1], (b"x" * (LONGEST_TEXT - 1) + b"\xc3").hex(), "hex", False),
     ],
 )
 def test_bytes_become_text_that_does_nothing(raw: bytes, text: str, encoding: str, cut: bool) -> None:

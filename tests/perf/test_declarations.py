@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.declare.discovery import find_pipeline
+from tidemark.environment import find_pipeline
 from tidemark.errors import NotFoundError
 
 

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.retention.delta_logs import LOG
+from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.storage import local_store
-from tidemark.storage.fsync import fsync
+from tidemark.storage.local_store import fsync
 from tidemark.tables import delta_tables as delta_log
-from tidemark.tables import durability as delta_durability
+from tidemark.tables import log_repair as delta_durability
 from tidemark.tables import log_repair as delta_mending
-from tidemark.tables.delta_reader import open_table
+from tidemark.tables.delta_reader import HINT, open_table
 from tidemark.tables.local_table_files import LocalTableFiles
-from tidemark.tables.torn_logs import HINT
 
 Planted = Callable[[], AbstractContextManager[None]]
 

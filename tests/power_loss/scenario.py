@@ -20,18 +20,17 @@ import pyarrow as pa
 from tests.cli.disk_line import read_rows, write_file
 from tests.power_loss.planted import PLANTED
 from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.checkpoint.table_writes import WrittenRun
-from tidemark.model.retention import delta_logs
+from tidemark.model.retention import deletion
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy
-from tidemark.sql.resolve import run_columns
 from tidemark.tables import delta_tables as delta_log
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compacted
 
 TOLD = "told"
@@ -46,7 +45,7 @@ ERASED = "bob"
 def short_logs() -> Iterator[None]:
     """A Delta log checkpoint every few commits."""
     settings = {**delta_log.CONFIGURATION, "delta.checkpointInterval": str(INTERVAL)}
-    with patch.object(delta_log, "CONFIGURATION", settings), patch.object(delta_logs, "INTERVAL", INTERVAL):
+    with patch.object(delta_log, "CONFIGURATION", settings), patch.object(deletion, "INTERVAL", INTERVAL):
         yield
 
 

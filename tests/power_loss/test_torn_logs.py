@@ -17,13 +17,12 @@ from tidemark.engine.state.resolve_sql import resolved, union_of
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.segments import LOG, Segment, log_version
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.retention.delta_logs import LOG, log_version
 from tidemark.readers.sink_reader import read_sink
 from tidemark.readers.state_reader import files_of, range_reader, read_state, stored_rows
-from tidemark.storage.fsync import fsync
-from tidemark.tables import durability as delta_durability
+from tidemark.storage.local_store import fsync
+from tidemark.tables import log_repair as delta_durability
 from tidemark.tables import log_repair as delta_mending
 from tidemark.tables.local_table_files import LocalTableFiles
 from tidemark.tables.log_repair import mend_commits

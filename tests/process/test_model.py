@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.process.model import TTL, Model, Rules
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.portable_sql.dialects import DUCKDB_MACROS
-from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import compacted_sql, resolving_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, CRASH, replay
 from tidemark.testing.twin.merge import compacted, resolved
 

@@ -14,9 +14,8 @@ from tests.process.twins import SparkWorld, World
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
-from tidemark.engine.write.written_files import bounded_columns, written_run
-from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.readers.state_reader import read_state
 from tidemark.storage.parquet_folder import ParquetFolder

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError

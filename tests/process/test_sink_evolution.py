@@ -17,7 +17,7 @@ from tests.cli.disk_line import DiskLine
 from tests.unit.model.evolution_cases import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.checkpoints.loop import undelivered
 from tidemark.engine.state.resolve_sql import union_of
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import IncompatibleStateError

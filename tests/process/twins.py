@@ -26,13 +26,12 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import CheckpointStore, PlanRequest
 from tidemark.readers.state_reader import files_of, read_state
-from tidemark.sql.resolve import run_columns
-from tidemark.tables.arrow_types import arrow_schema
-from tidemark.tables.delta_tables import DeltaTables
-from tidemark.testing.twin.feed import Feed
+from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.memory import (
+    Feed,
     ManualClock,
     MemoryCompute,
     MemoryLog,

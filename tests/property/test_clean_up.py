@@ -10,10 +10,10 @@ import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import asking
-from tidemark.sql.resolve import compacted_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import compacted_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, Replayed, replay
 from tidemark.testing.twin.merge import compacted, resolved
 

@@ -24,9 +24,8 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import PlanRequest
 from tidemark.readers.duckdb_session import Ask, asking
-from tidemark.sql.resolve import resolving_sql
-from tidemark.sql.schema_mapping import mapped_sql, table_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import mapped_sql, resolving_sql, table_columns
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

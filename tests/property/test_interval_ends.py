@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, at
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.testing.twin.log import MemoryLog

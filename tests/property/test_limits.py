@@ -17,7 +17,7 @@ from tests.property.limit_cases import limit_case, outgrown
 from tests.property.ttl_cases import Batch, Case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
-from tidemark.sql.limits import limited
+from tidemark.model.kinds.base.sql import limited
 from tidemark.testing import BARRIER, replay
 from tidemark.testing.twin.compute import refuse_overflow
 from tidemark.testing.twin.fold import folded

@@ -17,10 +17,10 @@ from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, recor
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import Ask, asking
-from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import compacted_sql, resolving_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, replay
 from tidemark.testing.twin.fold import folded
 from tidemark.testing.twin.merge import compacted, resolved

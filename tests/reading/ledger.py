@@ -18,16 +18,13 @@ from tests.cli.disk_line import DiskLine, write_file
 from tests.in_memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.plans.inputs import adopt
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile
-from tidemark.model.schema.key_groups import key_group
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.model.state.compaction import LevelPolicy, due, groups_of
 from tidemark.readers.state_reader import files_of
-from tidemark.sql.resolve import run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compacted
 
 UID = "accounts"

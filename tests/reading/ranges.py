@@ -7,12 +7,11 @@ import pyarrow as pa
 
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.key_groups import key_group_ranges
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group_ranges
 from tidemark.readers.state_reader import range_reader
 from tidemark.sql.resolve import empty_columns
-from tidemark.storage.warehouse_path import Root
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.storage.local_store import Root
+from tidemark.tables.delta_tables import arrow_schema
 
 
 def read_by_ranges(root: Root, schema: OperatorSchema, handle: StateHandle, now: Now, count: int = 2) -> pa.Table:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from tests.retention.races import EXPECTED, Explored, Races
-from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.declare.retention import Retention
 from tidemark.errors import StoreError

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from tests.retention.shelves import MemoryShelf
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import undelivered
+from tidemark.coordinator.checkpoints.loop import undelivered
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.timeline_tree import Branch, branches

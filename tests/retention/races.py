@@ -24,9 +24,8 @@ from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
 from tests.simulation.scheduler import Killed, Scheduler
 from tests.simulation.stepped import Steps
 from tests.simulation.world import Declared
-from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -36,10 +35,9 @@ from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError, StoreError, TidemarkError
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.object_keys import job_key
 from tidemark.model.checkpoint.store_objects import Closing, JobRecord
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.retention.shared_state import StoredFile
 from tidemark.testing.twin.memory import ManualClock, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles

@@ -15,13 +15,12 @@ from tests.cli.disk_line import DiskLine
 from tests.in_memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Ended
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -30,7 +29,7 @@ from tidemark.coordinator.retention.deletion_plan import plan
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.declare.retention import Retention
-from tidemark.engine.write.written_files import written_run
+from tidemark.engine.write.parquet_writer import written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.segments import Segment, StateHandle

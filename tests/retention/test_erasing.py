@@ -12,8 +12,8 @@ from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
 from tests.retention.walk import CrashAt, Died
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Aborted, NothingOpen, OpenPlan
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention

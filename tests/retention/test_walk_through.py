@@ -10,15 +10,14 @@ import pytest
 from tests.cli.disk_line import ParquetFiles, write_file
 from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tests.retention.shelves import ONE_FOLD, DiskShelf
-from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.segments import Segment, StateHandle
-from tidemark.model.checkpoint.table_writes import WrittenFile, WrittenRun
 from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
-from tidemark.sql.resolve import run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.model.schema.operator_schema import run_columns
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.local_table_files import LocalTableFiles
 
 KEEP = Retention.keep_last(2)

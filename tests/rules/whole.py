@@ -26,7 +26,10 @@ def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str
 
 
 def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
-    """Files of fewer than `limit` lines of code that one other file imports, of the same room: a part of that one."""
+    """Files of fewer than `limit` lines of code that one other file imports, of the same room: a part of that one.
+
+    A module that also runs as a program is a file of its own.
+    """
     importers = _importers(modules)
     found = []
     for module in modules:
@@ -35,6 +38,7 @@ def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
             not module.is_package
             and not module.name.startswith(ONE_EACH)
             and size < limit
+            and '__name__ == "__main__"' not in module.source
             and len(importers[module.name]) == 1
         ):
             (importer,) = importers[module.name]

@@ -24,7 +24,7 @@ from tidemark.coordinator.records.states import (
 )
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Committed, LiveFile, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import (
@@ -35,7 +35,6 @@ from tidemark.model.checkpoint.store_objects import (
     Outcome,
     OutcomeKind,
 )
-from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, LiveFile
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 from tidemark.testing.twin.tables import MemoryTables, MemoryTableVersion
 

@@ -14,12 +14,11 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.stepped import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.steps import CommitGap
-from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.coordinator.checkpoints.job import CommitGap
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Committed, Sealed, WrittenRun
 from tidemark.model.checkpoint.object_keys import outcome_key
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import Closing
-from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import Fence, PutOutcome, UncertainPut

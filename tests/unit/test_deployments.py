@@ -8,7 +8,7 @@ from tests.airflow.world import MemoryContext, World
 from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.declare.discovery import find_pipeline
+from tidemark.environment import find_pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot

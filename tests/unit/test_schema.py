@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark import Fold, state
 from tidemark.errors import DeclarationError
-from tidemark.model.core.type_json import type_from_json, type_to_json
-from tidemark.model.core.types import FieldType, Precision, record_type
+from tidemark.model.core.types import FieldType, Precision, record_type, type_from_json, type_to_json
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 

@@ -10,8 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
-from tidemark.declare.discovery import find_pipeline
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import find_pipeline
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.settings import Settings
 

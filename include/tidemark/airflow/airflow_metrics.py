@@ -33,9 +33,9 @@ class AirflowMetrics:
 
 def observe(opened: "TidemarkContext", pipeline: str) -> None:
     """Sends a pipeline's metrics; every task and callback that changes the pipeline calls it."""
-    from tidemark.operations import metrics
+    from tidemark.operations import observability
 
-    metrics.report_metrics(opened, pipeline, *airflow_metrics())
+    observability.report_metrics(opened, pipeline, *airflow_metrics())
 
 
 def airflow_metrics() -> "list[Metrics]":

@@ -57,11 +57,11 @@ class LookOperator(BaseOperator):
             AirflowFailException: there is no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.operations import metrics
+        from tidemark.operations import observability
 
         opened = open_tidemark()
         with fail_on_refusal():
-            facts = metrics.check_deadline(opened, self.pipeline)
+            facts = observability.check_deadline(opened, self.pipeline)
         observe(opened, self.pipeline)
         self.outlets = []
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
@@ -100,10 +100,10 @@ class LateOperator(BaseOperator):
         Raises:
             AirflowFailException: the pipeline is late.
         """
-        from tidemark.operations import metrics
+        from tidemark.operations import observability
 
         with fail_on_refusal():
-            facts = metrics.check_deadline(open_tidemark(), self.pipeline)
+            facts = observability.check_deadline(open_tidemark(), self.pipeline)
         if facts["late"]:
             raise AirflowFailException(str(late_error(facts)))
 

@@ -22,7 +22,7 @@ OURS = (
     "tidemark.storage.local_store",
     "tidemark.telemetry.openlineage",
     "tidemark.telemetry.statsd",
-    "tidemark.storage.timeline_lock",
+    "tidemark.storage.local_store",
     "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
     "tidemark.coordinator.checkpoints.job",
@@ -30,7 +30,7 @@ OURS = (
     "tidemark.engine.session.job_result",
     "tidemark.model.kinds.registry",
     "tidemark.operations.checkpoints",
-    "tidemark.operations.metrics",
+    "tidemark.operations.observability",
 )
 """The modules of this package that the four tasks import; `tests/airflow/test_preloading.py` finds missing ones."""
 

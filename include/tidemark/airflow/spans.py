@@ -59,7 +59,7 @@ def attempts_traced(opened: "TidemarkContext", pipeline: str, slot: str) -> Iter
 
 def _emit_completed(tracer: "Tracer", opened: "TidemarkContext", pipeline: str, number: int) -> None:
     from tidemark.coordinator.records.states import Completed, SealedPlan
-    from tidemark.operations.metrics import sealed_ms
+    from tidemark.operations.observability import sealed_ms
 
     coordinator = opened.coordinator(pipeline)
     plan = coordinator.plan_of(number)

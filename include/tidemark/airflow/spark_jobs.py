@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import errors
 from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.model.core.bucket_url import S3Url
+from tidemark.model.core.names import S3Url
 
 if TYPE_CHECKING:
     from tidemark.ports import PlanRequest

@@ -13,15 +13,15 @@ from tidemark.api.savepoints import PipelineSavepoints
 from tidemark.api.timelines import PipelineTimelines, Timeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import STOP
+from tidemark.environment import user_name
 from tidemark.errors import UsageError
 from tidemark.model.retention.savepoint import SavepointRequest
-from tidemark.operations import backfill, checkpoints, erasure, metrics, timelines
+from tidemark.operations import backfill, checkpoints, erasure, observability, timelines
 from tidemark.operations import stop as stopping
 from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts
 from tidemark.operations.erasure import ErasureTerms, erasure_facts
 from tidemark.operations.timelines import promoted_facts, restore_facts, restored_facts
 from tidemark.ports import PlanRequest
-from tidemark.system import user_name
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,7 +153,7 @@ class PipelineHistory(PipelineReader):
         try:
             made = checkpoints.run_once(self.context, self.name, wanted, timeline=timeline).checkpoint
         finally:
-            metrics.report_metrics(self.context, self.name)
+            observability.report_metrics(self.context, self.name)
         return None if made is None else get_completed(self.context, self.name, made.id)
 
     def stop(self, savepoint: str | None = None, *, drain: bool = False, note: str = "") -> dict[str, Any]:

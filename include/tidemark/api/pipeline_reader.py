@@ -12,7 +12,7 @@ from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.retention.findings import Verified
-from tidemark.operations import checkpoints, metrics, queries, reads, sinks, verification
+from tidemark.operations import checkpoints, observability, queries, reads, sinks, verification
 from tidemark.operations.queries import DiffRequest
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class PipelineReader:
         >>> w["flights"].metrics()["numberOfCompletedCheckpoints"]
         3
         """
-        return metrics.list_gauges(self.context, self.name)
+        return observability.list_gauges(self.context, self.name)
 
     def verify(self, at: At | None = None, *, content: bool = False) -> Verified:
         """Checks that restore points are whole. Changes nothing; damage is reported, not raised.

@@ -8,12 +8,12 @@ from typing import Any
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, advising, find_id
 from tidemark.context import Context
+from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRecord, SavepointRequest
 from tidemark.operations import retention
 from tidemark.operations import savepoints as operations
-from tidemark.system import random_id, user_name
 
 _LIST = ".savepoints.list() lists them."
 

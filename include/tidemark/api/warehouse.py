@@ -8,7 +8,7 @@ from tidemark.api.history import PipelineHistory
 from tidemark.api.lookups import advising
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
-from tidemark.model.core.bucket_url import is_url
+from tidemark.model.core.names import is_url
 from tidemark.settings import Settings, load_settings
 
 

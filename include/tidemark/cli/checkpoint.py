@@ -15,7 +15,7 @@ from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts, iso
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
-from tidemark.operations import checkpoints, compaction, metrics, reads, retention, savepoints
+from tidemark.operations import checkpoints, compaction, observability, reads, retention, savepoints
 from tidemark.operations.retention import given_up_facts
 
 
@@ -106,7 +106,7 @@ def stats(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
       tidemark checkpoint stats flights
       tidemark checkpoint stats flights --json
     """
-    show_fields(metrics.list_gauges(open_context(), pipeline), as_json=as_json)
+    show_fields(observability.list_gauges(open_context(), pipeline), as_json=as_json)
 
 
 def abort(

@@ -19,7 +19,7 @@ import typer
 
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.errors import TidemarkError, UsageError
-from tidemark.model.core.bucket_url import S3Url
+from tidemark.model.core.names import S3Url
 from tidemark.redaction import redacted
 from tidemark.settings import Settings, load_settings
 
@@ -130,9 +130,8 @@ def _warehouse(settings: Settings) -> Finding:
 
 
 def _bucket(settings: Settings, url: S3Url) -> Finding:
+    from tidemark.environment import open_bucket_folder, random_id
     from tidemark.storage.s3_store import refuse_racing_winners
-    from tidemark.system import random_id
-    from tidemark.warehouse_location import open_bucket_folder
 
     try:
         with open_bucket_folder(settings, url) as folder:

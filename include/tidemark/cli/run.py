@@ -15,7 +15,7 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import Group, amplification
-from tidemark.operations import checkpoints, compaction, metrics
+from tidemark.operations import checkpoints, compaction, observability
 from tidemark.ports import PlanRequest
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")]
@@ -83,7 +83,7 @@ def run(
         with ProgressListener() as progress:
             made = checkpoints.run_once(context, pipeline, request, progress, bounds.timeline)
     finally:
-        metrics.report_metrics(context, pipeline)
+        observability.report_metrics(context, pipeline)
     if made.checkpoint is not None:
         show_fields(checkpoint_facts(made.checkpoint), as_json=as_json)
         return

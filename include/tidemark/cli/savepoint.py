@@ -10,12 +10,12 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_r
 from tidemark.cli.patch import patch
 from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
+from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.operations import retention
 from tidemark.operations import savepoints as savepoint_operations
-from tidemark.system import random_id
 
 Named = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE NAME", help="A pipeline, and the name of a savepoint.")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from tidemark.declare.operators import bind_key, bind_latest
 from tidemark.errors import DeclarationError
 from tidemark.formats.json import Json
 from tidemark.formats.record_format import RecordFormat
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType, record_type
-from tidemark.model.schema.binding import bind_key, bind_latest
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 Start = Literal["earliest", "latest", "committed"] | datetime | Mapping[TopicPartition, int]

@@ -18,28 +18,25 @@ from tidemark.engine.read.batch_reader import DecodedBatch, Taker
 from tidemark.engine.read.batch_stats import misread
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import dead_letters
-from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.read.frames import applied_sql, dead_letters
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import finished
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
-from tidemark.engine.write.written_files import bounded_columns
+from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import adds_sql, limited, overflows_of, spark
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
-from tidemark.sql.fold_columns import spark
-from tidemark.sql.limits import adds_sql, limited, overflows_of
 
 
-# Compares what a batch adds to limited fields with what the keys already hold; see `sql.limits`. It reads only key
-# columns and limited fields, only for keys that the batch adds to, and only for operators with limited fields. It
-# resolves with the query that readers use, so both find the same keys too large.
+# Compares what a batch adds to limited fields with what the keys already hold; see `model.kinds.base.sql`. It reads
+# only key columns and limited fields, only for keys that the batch adds to, and only for operators with limited fields.
+# It resolves with the query that readers use, so both find the same keys too large.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitCheck:
     """A run that is written but not yet committed.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
@@ -15,7 +15,7 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.operations import lineage, timelines, verification
+from tidemark.operations import observability, timelines, verification
 from tidemark.operations.checkpoints import completed_or_raise, make_loop, report_failure, report_left_behind
 from tidemark.ports import StepListener
 
@@ -121,11 +121,11 @@ def repeat(context: Context, one: Backfill) -> Iterator[Checkpoint]:
     """
 
     def execute(owned: OwnedAttempt) -> Sealed:
-        return lineage.execute_attempt(context, one.pipeline, owned, one.coordinator.listener)
+        return observability.execute_attempt(context, one.pipeline, owned, one.coordinator.listener)
 
     with context.lock(one.pipeline.name, one.fork):
         for made in one.repeat(execute):
-            lineage.announce(context, made)
+            observability.announce(context, made)
             yield made
 
 
@@ -147,7 +147,7 @@ def complete_step(context: Context, name: str, plan: CheckpointPlan) -> Checkpoi
     """
     with context.lock(name, plan.slot.timeline):
         made = completed_or_raise(name, make_loop(context, context.pipeline(name)).complete(plan))
-    lineage.announce(context, made)
+    observability.announce(context, made)
     return made
 
 

@@ -11,13 +11,13 @@ from tidemark.coordinator.plans.bootstrap_offsets import GivenStarts, Starts, gi
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import random_id
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.export_manifest import Export, ExportedFile, ExportedState
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import import_
 from tidemark.operations.import_ import Imported, describe_import
-from tidemark.system import random_id
 
 if TYPE_CHECKING:
     from tidemark.transfer.bootstrap_tables import GivenTable

@@ -7,9 +7,9 @@ import structlog
 
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
+from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress, covers
 from tidemark.coordinator.checkpoints.reports import reported
-from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -26,7 +26,7 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Failure
-from tidemark.operations import lineage, sinks
+from tidemark.operations import observability, sinks
 from tidemark.ports import PlanRequest, StepListener
 
 _log = structlog.get_logger("tidemark")
@@ -89,7 +89,7 @@ def make_loop(
     return CheckpointLoop(
         coordinator=context.coordinator(pipeline.name, listener),
         pipeline=pipeline,
-        execute=lambda owned: lineage.execute_attempt(context, pipeline, owned, listener),
+        execute=lambda owned: observability.execute_attempt(context, pipeline, owned, listener),
         on_failure=report_failure,
         on_completed=on_completed,
         timeline=timeline,
@@ -123,7 +123,7 @@ def run_once(
     with context.lock(name, timeline or live, pipeline.checkpoint_timeout):
         done = loop.run_once(request)
     for made in done.checkpoints:
-        lineage.announce(context, made)
+        observability.announce(context, made)
     if timeline not in (None, live):
         return made_on_fork(name, done)
     sinks.deliver(context, name)
@@ -144,7 +144,7 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
         DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
     """
     pipeline = context.pipeline(name)
-    loop = make_loop(context, pipeline, on_completed=lambda made: lineage.announce(context, made))
+    loop = make_loop(context, pipeline, on_completed=lambda made: observability.announce(context, made))
     context.warehouse.refuse_unconditional()
     with context.lock(name, loop.coordinator.timelines.live(), pipeline.checkpoint_timeout):
         done = loop.plan(request)
@@ -252,7 +252,7 @@ def get_plan(context: Context, name: str, slot: str) -> CheckpointPlan:
 
 
 def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) -> None:
-    lineage.announce(context, made)
+    observability.announce(context, made)
     report_offsets(context, pipeline, made)
     sinks.deliver(context, pipeline.name)
 

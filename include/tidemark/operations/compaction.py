@@ -5,8 +5,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
-from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -15,7 +16,6 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
 from tidemark.operations.reads import schema_of
 from tidemark.ports import PutOutcome, StepListener
-from tidemark.system import random_id
 
 
 def compact(
@@ -53,7 +53,7 @@ def _compact(
     context: Context, name: str, newest: Checkpoint, uid: str, full: bool, listener: StepListener
 ) -> CompactionRecord | None:
     from tidemark.engine.state.level_merge import CompactionTask, Compactor
-    from tidemark.storage.warehouse_path import spark_root
+    from tidemark.storage.local_store import spark_root
 
     coordinator = context.coordinator(name)
     objects = coordinator.objects
@@ -111,7 +111,7 @@ def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, 
 
 def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
     """Operators whose run an attempt has committed so far, without those that write nothing."""
-    from tidemark.storage.warehouse_path import located
+    from tidemark.storage.local_store import located
     from tidemark.tables.delta_reader import newest, written_by
 
     found = []

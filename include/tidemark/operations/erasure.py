@@ -13,8 +13,7 @@ from tidemark.coordinator.retention.erasure_search import Found
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
-from tidemark.model.schema.key_groups import typed_key
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
 
 T = TypeVar("T")
 
@@ -157,7 +156,7 @@ def _search(context: Context, eraser: Eraser) -> ErasureReport:
 
 
 def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
-    from tidemark.engine.write.written_files import written_run
+    from tidemark.engine.write.parquet_writer import written_run
     from tidemark.tables.key_rewriter import ParquetKeyFiles
 
     coordinator = context.coordinator(context.require_pipeline(name))

@@ -10,14 +10,13 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.environment import open_bucket_folder, random_id
 from tidemark.errors import StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core.bucket_url import S3Url, is_url
+from tidemark.model.core.names import S3Url, is_url
 from tidemark.model.retention.export_manifest import NAME, Export
 from tidemark.operations import reads, verification
 from tidemark.settings import Settings
-from tidemark.system import random_id
-from tidemark.warehouse_location import open_bucket_folder
 
 if TYPE_CHECKING:
     from tidemark.transfer.export_bucket import S3Export

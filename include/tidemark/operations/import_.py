@@ -11,16 +11,15 @@ from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
+from tidemark.environment import random_id
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.checkpoint.table_writes import WrittenRun
-from tidemark.model.core.bucket_url import is_url
+from tidemark.model.core.names import is_url
 from tidemark.model.retention.export_manifest import Export
 from tidemark.operations.export import open_export
-from tidemark.system import random_id
 
 if TYPE_CHECKING:
     from tidemark.transfer.import_folder import ExportFolder
@@ -163,8 +162,8 @@ def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]
 
 def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
     """Copies an operator's rows to a table of their own."""
-    from tidemark.engine.write.written_files import bounded_columns, written_run
-    from tidemark.storage.staging import filled
+    from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+    from tidemark.storage.local_store import filled
 
     state = wanted.export.states[brought.uid]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.context import Context
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.plans.inputs import InputPlanner
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import InputPlanner, Parent
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
@@ -19,9 +18,8 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import StoreError, UsageError
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import Slot
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -188,9 +186,9 @@ def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
 
 
 def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
-    from tidemark.engine.write.written_files import bounded_columns, written_run
+    from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+    from tidemark.storage.local_store import filled
     from tidemark.storage.parquet_folder import ParquetFolder
-    from tidemark.storage.staging import filled
 
     bounded = bounded_columns(prepared.given[uid].schema)
     try:

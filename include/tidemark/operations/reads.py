@@ -129,8 +129,7 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
         UsageError: only Spark can read the state.
         CorruptObjectError: the text is gone or damaged.
     """
-    from tidemark.sql.resolve import resolving_sql
-    from tidemark.sql.stored_queries import filled
+    from tidemark.sql.resolve import filled, resolving_sql
 
     name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
     if name is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import released
 from tidemark.declare.pipeline import Pipeline

@@ -9,11 +9,11 @@ import structlog
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
-from tidemark.coordinator.plans.sent_offsets import Undelivered
+from tidemark.coordinator.checkpoints.loop import delivered, is_live, undelivered
+from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.environment import lazily
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
-from tidemark.lazy import lazily
 from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows

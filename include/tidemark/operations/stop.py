@@ -1,7 +1,7 @@
 """Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
+from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -10,20 +10,23 @@ from typing import Any, Protocol
 
 from tidemark.declare.sources import Broadcast
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
-from tidemark.model.checkpoint.manifest import BatchFacts, Commit, Sealed, Verdict
-from tidemark.model.checkpoint.messages import Message
-from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.checkpoint.store_objects import PutOutcome
-from tidemark.model.checkpoint.table_writes import (
+from tidemark.model.checkpoint.manifest import (
+    BatchFacts,
+    Commit,
     CommitRequest,
     Committed,
     LiveFile,
     PlanRequest,
+    Sealed,
     UidCounts,
+    Verdict,
     WrittenFile,
     WrittenRun,
 )
+from tidemark.model.checkpoint.messages import Message
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.store_objects import PutOutcome
 from tidemark.model.core.log_records import BoundedRead, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
 from tidemark.model.retention.erasure import ErasedKey

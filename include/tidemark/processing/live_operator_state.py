@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.operators import Operator, Process
-from tidemark.model.checkpoint.operator_lists import BOUND, OperatorList, OperatorState, Part, Redistribution
+from tidemark.model.checkpoint.plan import BOUND, OperatorList, OperatorState, Part, Redistribution
 from tidemark.processing.live import Live
 from tidemark.processing.live_operator_lists import OperatorCell, SplitCell, UnionCell, too_large
 from tidemark.processing.shapes import Shape, shape_of
@@ -87,7 +87,7 @@ class OperatorStateType:
         return TaskState(live, cells)
 
     def joined(self, left: Mapping[int, Mapping[str, Part]]) -> OperatorState:
-        """Combines the parts of all tasks; see `model.checkpoint.operator_lists`.
+        """Combines the parts of all tasks; see `model.checkpoint.plan`.
 
         Raises:
             StateOverflowError: they exceed the limit; the message names the longest list.

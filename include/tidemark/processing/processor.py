@@ -12,8 +12,7 @@ from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.offsets import NUMBERS, PER_RECORD
-from tidemark.model.schema.key_groups import key_group, key_text
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group, key_text
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.live import Settled, StateType, StoredRow, settled

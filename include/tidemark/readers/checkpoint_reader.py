@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.state_reader import Relation, empty_state, read_state, resolve, stored_rows
 from tidemark.sql.resolve import resolving_sql
-from tidemark.storage.warehouse_path import Root
+from tidemark.storage.local_store import Root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

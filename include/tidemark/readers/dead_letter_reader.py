@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.warehouse_path import Root, arrow_place, located
+from tidemark.storage.local_store import Root, arrow_place, located
 from tidemark.tables.delta_reader import refused
 
 _POSITION = ["topic", "partition", "offset"]

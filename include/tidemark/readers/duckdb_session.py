@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from tidemark.errors import StateOverflowError, StoreError
-from tidemark.sql.fold_columns import DUCKDB_MACROS, overflow_in
+from tidemark.model.kinds.base.sql import DUCKDB_MACROS, overflow_in
 
 WORKER: Mapping[str, str] = {"threads": "1", "memory_limit": "1GB"}
 """Settings for several programs on one machine, each with its share; larger intermediates are spilled."""

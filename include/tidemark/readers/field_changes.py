@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.readers.state_diff import Comparison, Detail
-from tidemark.sql.fold_columns import quoted
 
 _CLOSE = 1e-9
 """Relative difference up to which two floating-point sums or means are equal: regrouping changes their last bits."""

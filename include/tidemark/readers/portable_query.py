@@ -2,14 +2,13 @@
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.portable_sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.readers.duckdb_session import literal
 from tidemark.readers.state_reader import files_of
-from tidemark.sql.fold_columns import quoted
-from tidemark.sql.resolve import empty_columns, stored_columns
-from tidemark.sql.schema_mapping import mapped_sql
-from tidemark.storage.warehouse_path import Root, located, spark_root
+from tidemark.sql.resolve import empty_columns, mapped_sql, stored_columns
+from tidemark.storage.local_store import Root, located, spark_root
 
 
 def spark_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:

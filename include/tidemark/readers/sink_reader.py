@@ -12,9 +12,9 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.warehouse_path import Root, arrow_place, located
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.storage.local_store import Root, arrow_place, located
 from tidemark.tables.delta_reader import refused
+from tidemark.tables.delta_tables import arrow_schema
 
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 

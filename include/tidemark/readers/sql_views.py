@@ -12,9 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.kinds.base.sql import DUCKDB_MACROS
 from tidemark.readers.checkpoint_reader import View
 from tidemark.readers.duckdb_session import is_damage, message_of, opened, refuse_overflow, told
-from tidemark.sql.fold_columns import DUCKDB_MACROS
 
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _ABSENT = re.compile(r"Table with name (.+?) does not exist")

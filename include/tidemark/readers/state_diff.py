@@ -13,13 +13,13 @@ from enum import Enum
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.kinds.base.sql import key_columns, quoted
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.readers.stored_rows import StoredRows
-from tidemark.sql.fold_columns import key_columns, quoted
-from tidemark.storage.warehouse_path import Root
+from tidemark.storage.local_store import Root
 
 
 # Rows of a diff: two resolved states compared in full, and changed keys in their displayed form.

@@ -10,9 +10,9 @@ from hashlib import sha256
 import pyarrow as pa
 
 from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.sql import key_columns, quoted
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import asking
-from tidemark.sql.fold_columns import key_columns, quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,19 +14,17 @@ import pyarrow as pa
 
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.key_groups import KeyGroupRange, key_group
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
-from tidemark.sql.fold_columns import quoted
-from tidemark.sql.resolve import empty_columns, resolving_sql, single_sql
-from tidemark.sql.schema_mapping import mapped_sql
+from tidemark.sql.resolve import empty_columns, mapped_sql, resolving_sql, single_sql
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.warehouse_path import Located, Root, address_of, arrow_place, located, reached
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.storage.local_store import Located, Root, address_of, arrow_place, located, reached
 from tidemark.tables.delta_reader import refused, segment_files
+from tidemark.tables.delta_tables import arrow_schema
 
 if TYPE_CHECKING:
     from tidemark.storage.s3_location import S3Place

@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.kinds.base.sql import key_columns
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import Ask, told
 from tidemark.readers.state_reader import files_of
-from tidemark.sql.fold_columns import key_columns
-from tidemark.sql.resolve import run_columns
-from tidemark.storage.warehouse_path import Root, located
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.storage.local_store import Root, located
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.row_groups import PLACE, NumberedFile, RowGroups, above, among, every, holding
 
 _DOUBTFUL = "bool_or(_kind NOT IN ('operand', 'value')) AS _doubtful"

@@ -7,10 +7,9 @@ of a field; kinds that cannot continue from the value (`mean`, an author's aggre
 from collections.abc import Mapping
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
 from tidemark.portable_sql.dialects import DUCKDB
-from tidemark.sql.fold_columns import quoted
-from tidemark.sql.resolve import run_columns
 
 
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:

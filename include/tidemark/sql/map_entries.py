@@ -4,9 +4,9 @@ A key that the batch touched always gets its own row, whose `_changed` is that o
 values and entries; entries written by the same checkpoint are above it.
 """
 
+from tidemark.model.kinds.base.sql import expired, key_columns, quoted
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.portable_sql.dialects import Dialect
-from tidemark.sql.fold_columns import expired, key_columns, quoted
 
 _IS_VALUE = "\"_kind\" <> 'tombstone'"
 

@@ -8,8 +8,8 @@ its own tombstone: the key's would only work until a compaction kept the key's n
 
 from dataclasses import dataclass
 
+from tidemark.model.kinds.base.sql import key_columns, quoted
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sql.fold_columns import key_columns, quoted
 from tidemark.sql.initial_state import stored_sql, typed
 
 _UNNUMBERED = 0

@@ -5,13 +5,26 @@ same SQL compacts. Rows of a key are ordered by `_changed`, like their checkpoin
 compacted row keeps the newest `_changed` that it contains.
 """
 
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import ACCESS_COLUMNS, OperatorSchema, StoredField
-from tidemark.portable_sql.dialects import DUCKDB, Dialect
-from tidemark.sql.fold_columns import expired, finish, key_columns, merges, now_of, quoted
+from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.sql import expired, finish, key_columns, merges, now_of, quoted
+from tidemark.model.schema.operator_schema import (
+    ACCESS_COLUMNS,
+    RUN_COLUMNS,
+    Layout,
+    OperatorSchema,
+    StoredField,
+    run_columns,
+)
+from tidemark.portable_sql.dialects import DUCKDB, SPARK, Dialect
 from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
 
-_OWN = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
 _LONG_AGO = -(2**62)
 """Milliseconds, before all others: a time from which a ttl can be subtracted without an overflow."""
 _BEGAN = 'coalesce("_first_at", "_last_at")'
@@ -100,18 +113,6 @@ def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
     return tuple(name for name, _ in run_columns(schema))
 
 
-def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
-    """Returns the columns of an operator's `runs` and `base` tables, before the partition columns.
-
-    A process with maps also has `_field`: null in the row of a key, the field's name in the row of an entry.
-    """
-    keys = tuple((k.name, k.type.sql) for k in schema.keys)
-    held = tuple((name, t.sql) for f in schema.fields for name, t in f.columns)
-    if schema.kind == "process":
-        return (*keys, *((("_field", "STRING"),) if schema.maps else ()), *held, *_OWN)
-    return (*keys, *held, *((name, t.sql) for name, t in ACCESS_COLUMNS), *_OWN)
-
-
 def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
     """Returns one row per key with merged accumulators, `_changed`, `_key_group`, and columns that the kind needs."""
     keys = key_columns(schema)
@@ -149,7 +150,7 @@ def _history(schema: OperatorSchema, relation: str) -> str:
     starts = "".join(f", {_start(f)} {over} AS {quoted(f'{f.name}__from')}" for f in cut)
     rows = f'SELECT *{starts} FROM ({rows}) AS "_ordered"'
     kept = [*key_columns(schema), *(sql for f in schema.fields for sql in _masked(f))]
-    kept += [quoted(name) for name, _ in (*ACCESS_COLUMNS, *_OWN)] + ['"_floor"']
+    kept += [quoted(name) for name, _ in (*ACCESS_COLUMNS, *RUN_COLUMNS)] + ['"_floor"']
     return f'SELECT {", ".join(kept)} FROM ({rows}) AS "_started"'
 
 
@@ -217,3 +218,131 @@ def _filtered(relation: str, where: str) -> str:
 
 def _where(condition: str) -> str:
     return f" WHERE {condition}" if condition else ""
+
+
+def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect) -> str:
+    """Returns the query that turns a table's rows into rows of `run_columns(schema)`, in that order.
+
+    Args:
+        schema: the stored schema of the checkpoint that is read.
+        table: the table, as a segment names it.
+        relation: its stored rows.
+        dialect: dialect of the engine.
+    """
+    wanted = columns(schema, table, dialect)
+    selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in wanted)
+    condition = counts(schema, table)
+    return dialect.text(f"SELECT {selected} FROM {relation}{f' WHERE {condition}' if condition else ''}")
+
+
+def columns(schema: OperatorSchema, table: str, dialect: Dialect) -> list[tuple[str, str]]:
+    """Returns (column of `run_columns(schema)`, expression over a table's columns), in order."""
+    names, layout = [name for name, _ in run_columns(schema)], schema.layout(table)
+    if layout is None:
+        return [(name, quoted(name)) for name in names]
+    made = {name: sql for f in schema.fields for name, sql in _of_field(f, layout.fields.get(f.name), dialect)}
+    if schema.maps:
+        made["_field"] = _entry_of(schema, layout) if layout.has_entries else "CAST(NULL AS STRING)"
+    return [(name, made.get(name, quoted(name))) for name in names]
+
+
+def counts(schema: OperatorSchema, table: str) -> str:
+    """Returns the condition on the rows that count, which excludes entries of dropped maps; empty if all do."""
+    layout = schema.layout(table)
+    if layout is None or not layout.has_entries:
+        return ""
+    kept = ", ".join(f"'{layout.fields[f.name].name}'" for f in schema.maps if f.name in layout.fields)
+    return '"_field" IS NULL' + (f' OR "_field" IN ({kept})' if kept else "")
+
+
+def table_columns(schema: OperatorSchema, table: str) -> tuple[tuple[str, str], ...]:
+    """Returns (column, SQL type) of a table, as far as they are read, in no particular order."""
+    layout = schema.layout(table)
+    if layout is None:
+        return run_columns(schema)
+    held = {name for f in schema.fields for name, _ in f.columns} | {"_field"}
+    own = tuple((name, sql) for name, sql in run_columns(schema) if name not in held)
+    entries = (("_field", "STRING"),) if layout.has_entries else ()
+    return (*own, *entries, *((name, of.sql) for f in layout.fields.values() for name, of in f.columns))
+
+
+def absent(field: StoredField) -> tuple[object, ...]:
+    """Returns the value of each column of a field in rows that were written without it."""
+    found = field.state_kind.absent(field)
+    return (*found, None) if field.is_cut else found
+
+
+def _of_field(field: StoredField, there: StoredField | None, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    if there is None:
+        for (name, of), value in zip(field.columns, absent(field), strict=True):
+            yield name, _literal(of, value, dialect)
+        return
+    for (name, of), (was, stored) in zip(field.accumulators, there.accumulators, strict=True):
+        cast = "" if of.sql == stored.sql else dialect.type(of)
+        yield name, f"CAST({quoted(was)} AS {cast})" if cast else quoted(was)
+    if field.is_cut:
+        cut = quoted(f"{there.name}__cut")
+        yield f"{field.name}__cut", cut if there.is_cut else "CAST(NULL AS BOOLEAN)"
+
+
+def _literal(of: FieldType, value: object, dialect: Dialect) -> str:
+    shown = "NULL" if value is None else dialect.or_empty("NULL") if value == () else str(value)
+    return f"CAST({shown} AS {dialect.type(of)})"
+
+
+def _entry_of(schema: OperatorSchema, layout: Layout) -> str:
+    names = {layout.fields[f.name].name: f.name for f in schema.maps if f.name in layout.fields}
+    renamed = " ".join(f"WHEN '{was}' THEN '{name}'" for was, name in names.items() if was != name)
+    return f'CASE "_field" {renamed} ELSE "_field" END' if renamed else '"_field"'
+
+
+_CLOCKS = {"event_time": "body.sealed.facts.watermark_ms", "logical_time": "body.plan.logical_time_ms"}
+"""Location of each clock's value in a manifest."""
+
+
+def stored_texts(schema: OperatorSchema) -> dict[str, str]:
+    """Returns the texts of an operator by name; none in the dialect of an engine that cannot read it."""
+    return dict(_texts(json.dumps(schema.to_json())))
+
+
+@lru_cache(maxsize=256)
+def _texts(stored: str) -> dict[str, str]:
+    """Cached by the schema as in manifests, because the plans of a pipeline mostly have the same one."""
+    schema = OperatorSchema.from_json(json.loads(stored))
+    spark_only = any(f.aggregate is not None and f.aggregate.spark_only for f in schema.fields)
+    made: dict[str, str] = {}
+    for dialect in (SPARK,) if spark_only else (DUCKDB, SPARK):
+        made[dialect.name] = _whole(schema, dialect)
+        for older in schema.older:
+            text = mapped_sql(schema, f"{older.folder}/runs", "segment", dialect)
+            head = f"-- Rows of a relation `segment`, a table below {older.folder}, in the columns of today.\n"
+            made[f"{dialect.name}:{older.folder}"] = f"{head}{text}\n"
+    return made
+
+
+def names_of(texts: Mapping[str, str]) -> dict[str, str]:
+    """Returns the hash of each text."""
+    return {name: sha256_of(text.encode()) for name, text in texts.items()}
+
+
+def filled(text: str, now: Now, dialect: Dialect) -> str:
+    """Returns a stored text with a checkpoint's clocks in place of its parameter, without its comments."""
+    values = {"event_time_ms": now.event_time_ms, "logical_time_ms": now.logical_time_ms}
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    found = "\n".join(lines)
+    for name, value in values.items():
+        found = re.sub(rf"{re.escape(dialect.parameter(name))}\b", "NULL" if value is None else str(value), found)
+    return found
+
+
+def _whole(schema: OperatorSchema, dialect: Dialect) -> str:
+    query = parametrised_sql(schema, "segments", dialect)
+    clock = dialect.parameter(f"{schema.clock}_ms")
+    head = [
+        f"State of {schema.uid}: one row per live key, in the SQL of {dialect.name}.",
+        "segments: a relation, the union of the operator's segments, each at its version and cut to its range;",
+        f"its columns: {', '.join(stored_columns(schema))}.",
+    ]
+    if clock in query:
+        head.append(f"{clock}: {_CLOCKS[schema.clock]} of the manifest, NULL where that is null.")
+    return "".join(f"-- {line}\n" for line in head) + query + "\n"

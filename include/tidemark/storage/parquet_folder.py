@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.storage.file_hashes import hash_of
-from tidemark.storage.fsync import fsync
+from tidemark.storage.local_store import fsync, hash_of
 
 ROWS_PER_FILE = 2_000_000
 _ROW_GROUP = 100_000

@@ -4,24 +4,178 @@
 would count twice. Spark never commits to these tables.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.file_hashes import to_metadata
-from tidemark.storage.warehouse_path import Located, Root, located, storage_options
+from tidemark.storage.local_store import Located, Root, located, storage_options, to_metadata
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refused, segment_files
-from tidemark.tables.delta_types import PARTITION_COLUMNS, delta_schema, shape
-from tidemark.tables.durability import sync_commit, sync_folder
-from tidemark.tables.log_repair import mend_commits, mend_copies, mending
+from tidemark.tables.log_repair import mend_commits, mend_copies, mending, sync_commit, sync_folder
+
+PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
+"""Partition columns of every Tidemark table, after its own columns."""
+
+_DELTA_PRIMITIVES = {
+    "BOOLEAN": "boolean",
+    "INT": "integer",
+    "BIGINT": "long",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+_TOKEN = re.compile(r"DECIMAL\(\d+,\d+\)|[A-Z]+|`[A-Za-z0-9_]+`|[<>:,]")
+
+
+def delta_schema(columns: Sequence[tuple[str, str]]) -> Schema:
+    """Returns the Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
+    fields = [_field(name, parsed(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def shape(schema: Schema) -> list[tuple[str, Any]]:
+    """Returns (name, type) of each field in order, without nullability and metadata, for comparison."""
+    return [(f["name"], _bare(f["type"])) for f in json.loads(schema.to_json())["fields"]]
+
+
+def parsed(sql: str) -> Any:
+    """Returns Delta's JSON form of one SQL type.
+
+    Raises:
+        ValueError: the type is outside the grammar of `FieldType.sql`.
+    """
+    if re.sub(r"\s", "", "".join(_TOKEN.findall(sql))) != re.sub(r"\s", "", sql):
+        raise ValueError(f"unknown type: {sql!r}")
+    tokens = iter(_TOKEN.findall(sql))
+    return _type(next(tokens), tokens)
+
+
+def _type(token: str, rest: Iterator[str]) -> Any:
+    if token in _DELTA_PRIMITIVES:
+        return _DELTA_PRIMITIVES[token]
+    if token.startswith("DECIMAL("):
+        return token.lower()
+    if token == "ARRAY" and next(rest) == "<":  # noqa: S105  (a token of SQL)
+        element = _type(next(rest), rest)
+        _expect(next(rest), ">")
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if token == "MAP" and next(rest) == "<":  # noqa: S105
+        key = _type(next(rest), rest)
+        _expect(next(rest), ",")
+        value = _type(next(rest), rest)
+        _expect(next(rest), ">")
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if token == "STRUCT" and next(rest) == "<":  # noqa: S105
+        return {"type": "struct", "fields": list(_fields(rest))}
+    raise ValueError(f"unknown type: {token!r}")
+
+
+def _fields(rest: Iterator[str]) -> Iterator[dict[str, Any]]:
+    separator = ","
+    while separator == ",":
+        name = next(rest).strip("`")
+        _expect(next(rest), ":")
+        yield _field(name, _type(next(rest), rest))
+        separator = next(rest)
+    _expect(separator, ">")
+
+
+def _expect(found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ValueError(f"unknown type: expected {wanted!r}, found {found!r}")
+
+
+def _field(name: str, of: Any) -> dict[str, Any]:
+    return {"name": name, "type": of, "nullable": True, "metadata": {}}
+
+
+def _bare(of: Any) -> Any:
+    if isinstance(of, dict) and of["type"] == "struct":
+        return [(f["name"], _bare(f["type"])) for f in of["fields"]]
+    if isinstance(of, dict) and of["type"] == "array":
+        return ["array", _bare(of["elementType"])]
+    if isinstance(of, dict) and of["type"] == "map":
+        return ["map", _bare(of["keyType"]), _bare(of["valueType"])]
+    return of
+
+
+_PRIMITIVES = {
+    "boolean": pa.bool_(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    """Returns the Arrow schema of (column, SQL type) pairs."""
+    return pa.schema([(name, _arrow(parsed(sql))) for name, sql in columns])
+
+
+def _arrow(of: Any) -> pa.DataType:
+    if isinstance(of, dict) and of["type"] == "array":
+        return pa.list_(_arrow(of["elementType"]))
+    if isinstance(of, dict) and of["type"] == "map":
+        return pa.map_(_arrow(of["keyType"]), _arrow(of["valueType"]))
+    if isinstance(of, dict):
+        return pa.struct([(f["name"], _arrow(f["type"])) for f in of["fields"]])
+    if of.startswith("decimal("):
+        digits, scale = of.removeprefix("decimal(").rstrip(")").split(",")
+        return pa.decimal128(int(digits), int(scale))
+    return _PRIMITIVES[of]
+
+
+def fits(there: pa.DataType, of: FieldType) -> bool:
+    """Whether a column holds values of the declared kind; the cast checks whether each of them fits."""
+    if of.kind == "struct":
+        held = {there.field(n).name: there.field(n).type for n in range(there.num_fields)} if _is_struct(there) else {}
+        return all(name in held and fits(held[name], inner) for name, inner in of.fields)
+    if of.key is not None and of.element is not None:
+        is_map = bool(pa.types.is_map(there))
+        return is_map and fits(there.key_type, of.key) and fits(there.item_type, of.element)
+    if of.element is not None:
+        return _is_list(there) and fits(there.value_type, of.element)
+    return any(test(there) for test in _TESTS[of.kind])
+
+
+def _is_struct(there: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(there))
+
+
+def _is_list(there: pa.DataType) -> bool:
+    return bool(pa.types.is_list(there) or pa.types.is_large_list(there))
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+_TESTS = {
+    "bool": (pa.types.is_boolean,),
+    "int": (pa.types.is_integer,),
+    "float": (pa.types.is_floating,),
+    "decimal": (pa.types.is_decimal, pa.types.is_integer),
+    "str": _TEXT,
+    "bytes": _BYTES,
+    "date": (pa.types.is_date,),
+    "timestamp": (pa.types.is_timestamp,),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tidemark.declare.sources import Broadcast, DeltaTable
 from tidemark.errors import DataLostError, NotFoundError, StoreError
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.processing.broadcasts import checked_rows, misfit
-from tidemark.tables.arrow_types import arrow_schema, fits
+from tidemark.tables.delta_tables import arrow_schema, fits
 
 _UNREADABLE = (DeltaError, OSError, pa.ArrowException)
 

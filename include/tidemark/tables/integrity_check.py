@@ -16,8 +16,7 @@ from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.ports import LiveFile
-from tidemark.storage.file_hashes import from_commit, hash_of
-from tidemark.storage.warehouse_path import Located, Root, arrow_place, located, relative, size_of
+from tidemark.storage.local_store import Located, Root, arrow_place, from_commit, hash_of, located, relative, size_of
 from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, files_in, open_table
 
 

@@ -12,14 +12,12 @@ import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
 from tidemark.model.retention.erasure import ErasedKey
-from tidemark.model.schema.key_groups import key_text
+from tidemark.model.schema.operator_schema import key_text
 from tidemark.ports import LiveFile, WrittenFile, WrittenRun
-from tidemark.storage.fsync import fsync
-from tidemark.storage.staging import filled
-from tidemark.storage.warehouse_path import Root, arrow_place, located
+from tidemark.storage.local_store import Root, arrow_place, filled, fsync, located
 
 Footers = Callable[[str, int, Sequence[str]], WrittenRun]
-"""`engine.write.written_files.written_run`: files of a folder with footers, given the rows and bounded columns."""
+"""`engine.write.parquet_writer.written_run`: files of a folder with footers, given the rows and bounded columns."""
 _GROUP = "_key_group"
 _RAW = ("key", "value")
 """Columns of dead letters with the raw data from Kafka."""

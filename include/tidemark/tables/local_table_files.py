@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NameRefusedError, StoreError
-from tidemark.model.retention.delta_logs import LOG, log_version
+from tidemark.model.checkpoint.segments import LOG, log_version
 from tidemark.model.retention.shared_state import StoredFile, TableHistory, unknown
 from tidemark.ports.caching import Cache
 from tidemark.tables.delta_history import LogReplays

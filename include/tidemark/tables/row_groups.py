@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.model.checkpoint.table_writes import LiveFile
+from tidemark.model.checkpoint.manifest import LiveFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.warehouse_path import Located
+from tidemark.storage.local_store import Located
 
 PLACE = pa.schema({"_file": pa.int32(), "_row_group": pa.int32()})
 """Location of a row: number of the file, number of the row group in it."""

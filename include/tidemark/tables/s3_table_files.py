@@ -8,13 +8,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NameRefusedError, StoreError
-from tidemark.model.retention.delta_logs import LOG, log_version
+from tidemark.model.checkpoint.segments import LOG, log_version
 from tidemark.model.retention.shared_state import StoredFile, TableHistory, unknown
 from tidemark.ports.caching import Cache
 from tidemark.storage.s3_folder import BATCH, S3Folder
 from tidemark.tables.delta_history import LogReplays
-from tidemark.tables.delta_reader import open_table
-from tidemark.tables.torn_logs import HINT, hinted_version
+from tidemark.tables.delta_reader import HINT, hinted_version, open_table
 
 _SAFE = "every remaining restore point is intact."
 

@@ -13,11 +13,11 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.records.erasure_records import Erasures
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.operator_lists import OperatorState
+from tidemark.model.checkpoint.plan import OperatorState
 from tidemark.ports import PlanRequest
 from tidemark.processing.broadcasts import broadcast_records
 from tidemark.processing.live_operator_state import opened_whole

@@ -12,15 +12,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NotFoundError, StoreError, UsageError
+from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.schema.key_groups import key_group
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.readers.duckdb_session import opened, told
-from tidemark.sql.fold_columns import key_columns
 from tidemark.sql.initial_state import given_columns, stored_sql
-from tidemark.sql.resolve import run_columns
 from tidemark.storage.parquet_folder import ParquetFolder
-from tidemark.tables.arrow_types import arrow_schema, fits
+from tidemark.tables.delta_tables import arrow_schema, fits
 from tidemark.transfer.export_folder import ordered, stored_order
 
 _BATCH = 100_000

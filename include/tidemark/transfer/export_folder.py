@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.kinds.base.sql import DUCKDB_MACROS, quoted
 from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import opened, told
 from tidemark.readers.state_reader import Relation, stored_rows
-from tidemark.sql.fold_columns import DUCKDB_MACROS, quoted
-from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, run_columns
+from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql
+from tidemark.storage.local_store import Root
 from tidemark.storage.parquet_folder import ParquetFolder
-from tidemark.storage.warehouse_path import Root
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import arrow_schema
 
 _BATCH = 100_000
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from tidemark.errors import DamagedError, NotFoundError, StoreError
 from tidemark.model.core.names import checked_field, checked_name
 from tidemark.model.retention.export_manifest import NAME, Export, ExportedFile, ExportedState
-from tidemark.sql.resolve import run_columns
-from tidemark.storage.file_hashes import hash_of
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.model.schema.operator_schema import run_columns
+from tidemark.storage.local_store import hash_of
+from tidemark.tables.delta_tables import arrow_schema
 
 _NO_FILE = "not a file of an export"
 

@@ -8,16 +8,16 @@ from typing import Any
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import opened, told
 from tidemark.readers.state_reader import Relation, stored_rows
-from tidemark.sql.fold_columns import key_columns
 from tidemark.sql.patch_rows import PatchedState, compared_sql, ended_sql, numbered_sql, patch_sql
-from tidemark.sql.resolve import resolving_sql, run_columns
+from tidemark.sql.resolve import resolving_sql
+from tidemark.storage.local_store import Root
 from tidemark.storage.parquet_folder import ParquetFolder
-from tidemark.storage.warehouse_path import Root
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.transfer.bootstrap_tables import GivenTable
 from tidemark.transfer.export_folder import ordered, stored_order
 

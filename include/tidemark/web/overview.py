@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
 from tidemark.context import Context
-from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timeline_tree import Branch, branch
+from tidemark.coordinator.records.timelines import Stops
 from tidemark.errors import CorruptObjectError
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.operations import metrics, savepoints
+from tidemark.operations import observability, savepoints
 from tidemark.operations import timelines as timeline_operations
 from tidemark.operations.timelines import branch_facts
 from tidemark.web import history_cache
@@ -123,7 +123,7 @@ def _health(context: Context, name: str, live: Branch | None, history: History) 
     later = takewhile(lambda e: e.id > since, history.entries)
     on_live = (e for e in later if live is not None and e.slot.timeline == live.timeline)
     failures = sum(e.status is CheckpointStatus.FAILED and counts(e) for e in on_live)
-    at = None if live is None else metrics.measure_punctuality(context, name, live)
+    at = None if live is None else observability.measure_punctuality(context, name, live)
     stop = Stops(context.coordinator(name).objects).standing()
     now = context.clock.now_ms()
     return {

@@ -7,7 +7,7 @@ from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling
 from tidemark import KafkaSink
-from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import delivered, undelivered
 from tidemark.coordinator.recovery.backfill import Backfill
 
 

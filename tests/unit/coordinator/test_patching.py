@@ -11,12 +11,10 @@ from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
 from tidemark.errors import ConflictError, NameRefusedError
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.store_objects import Failure, JobEnd, JobRecord
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
-from tidemark.model.schema.key_groups import key_group
-from tidemark.sql.resolve import run_columns
+from tidemark.model.schema.operator_schema import key_group, run_columns
 from tidemark.testing.twin.memory import MemoryCompute
 
 STEPS = ("genesis", "ids", "patch.files", "patch.commit", "patch.record", "queries", "plan", "attempt")

@@ -13,7 +13,7 @@ from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
 from tidemark.cli.timeline import drawn, plain_tree
-from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import delivered, undelivered
 from tidemark.coordinator.records.states import Promoted, Restored
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.recovery.restore import Recovery

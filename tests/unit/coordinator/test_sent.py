@@ -12,9 +12,9 @@ from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
 from tidemark import DeltaSink, KafkaSink, Process
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.plans.sent_offsets import SentRecords
+from tidemark.coordinator.checkpoints.loop import delivered, is_live, undelivered
+from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
@@ -24,9 +24,9 @@ from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Sealed
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core import canonical
+from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.key_files import MemoryKeyFiles

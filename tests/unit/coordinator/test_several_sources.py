@@ -6,7 +6,7 @@ import pytest
 
 from tests.in_memory import Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.declare.pipeline import Broadcast
 from tidemark.errors import DataLostError, DeclarationError

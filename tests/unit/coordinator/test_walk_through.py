@@ -8,10 +8,9 @@ from tests.in_memory import Unfenced
 from tests.unit.coordinator.house import House
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenFile, WrittenRun
 from tidemark.testing.twin.memory import MemoryTables
 from tidemark.testing.twin.merge import compacted
 from tidemark.testing.twin.tables import Row

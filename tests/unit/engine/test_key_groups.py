@@ -7,8 +7,8 @@ import pytest
 from tests.engine.records import pipeline
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
-from tidemark.tables.delta_types import parsed
+from tidemark.model.schema.operator_schema import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
+from tidemark.tables.delta_tables import parsed
 
 
 def test_a_key_group_never_changes() -> None:

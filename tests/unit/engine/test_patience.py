@@ -7,8 +7,8 @@ from google.rpc import error_details_pb2, status_pb2
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.client.retries import Retrying, RetryPolicy
 
-from tidemark.engine.session import patience
-from tidemark.engine.session.patience import PATIENCE, policies
+from tidemark.engine.session import session
+from tidemark.engine.session.session import PATIENCE, policies
 from tidemark.engine.session.spark_errors import translated
 from tidemark.errors import EngineError
 
@@ -47,7 +47,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(patience, "time", made)
+    monkeypatch.setattr(session, "time", made)
     return made
 
 

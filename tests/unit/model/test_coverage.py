@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.model.checkpoint.codec import from_json, to_json
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
-from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 
 IDS = {"payments": "id-2", "refunds": "id-3"}
 OLD = {"payments": "id-1", "refunds": "id-3"}

@@ -9,7 +9,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.portable_sql.dialects import DUCKDB, SPARK
-from tidemark.sql.stored_queries import filled, names_of, stored_texts
+from tidemark.sql.resolve import filled, names_of, stored_texts
 
 NOW = Now(event_time_ms=5_000, logical_time_ms=7_000)
 

@@ -11,8 +11,8 @@ from typing import Any
 from tests.process.test_deliveries import DAY, Alert, Last, Tick, alert
 from tests.process.test_sending import World
 from tidemark import KafkaSource, Pipeline, Process
-from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
-from tidemark.coordinator.plans.sent_offsets import Undelivered
+from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, commit_id, emitted_rows
 from tidemark.model.checkpoint.sinks import SinkTable

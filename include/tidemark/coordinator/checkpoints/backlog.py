@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import Undelivered, undelivered
+from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import ConflictError, NotFoundError

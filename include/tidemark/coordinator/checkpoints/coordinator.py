@@ -10,13 +10,12 @@ from datetime import datetime, timedelta
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of, in_a_row
-from tidemark.coordinator.checkpoints.steps import ignore_step
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
 from tidemark.coordinator.records.claim_records import Fates
-from tidemark.coordinator.records.erasure_records import is_outdated
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -32,7 +31,7 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Void,
 )
-from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.coordinator.records.timelines import Head, Timelines, is_outdated
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, FencedError, RecordRefusedError
 from tidemark.model.checkpoint import object_keys as keys

@@ -7,18 +7,22 @@ the coordinator. This module uses ports alone, so the in-memory twin runs the sa
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
-from tidemark.coordinator.checkpoints.outputs import dead_letters, emitted, send
-from tidemark.coordinator.checkpoints.steps import Steps, Target, extended
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
-from tidemark.model.checkpoint.operator_lists import OperatorState
-from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.messages import commit_id, emitted_rows
+from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import (
     Attempt,
     Batch,
     Clock,
+    CommitRequest,
+    Committed,
     Compute,
     Sender,
     StateTables,
@@ -27,7 +31,237 @@ from tidemark.ports import (
     WriteIds,
     WrittenRun,
 )
-from tidemark.sql.resolve import run_columns
+from tidemark.sinks.sink import Services
+
+T = TypeVar("T")
+
+
+def ignore_step(step: str, moment: str) -> None:
+    """The step listener of normal operation; does nothing."""
+
+
+def both_listeners(first: StepListener, second: StepListener) -> StepListener:
+    """Combines two listeners: at every step, the first is called first.
+
+    Example:
+        >>> seen = []
+        >>> both_listeners(ignore_step, lambda *step: seen.append(step))("plan", "before")
+        >>> seen
+        [('plan', 'before')]
+    """
+
+    def call(step: str, moment: str) -> None:
+        first(step, moment)
+        second(step, moment)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table to which an operator's rows are committed, and its handle in the parent checkpoint.
+
+    Attributes:
+        uid: uid of the operator.
+        table: path of the table, relative to the warehouse.
+        handle: the parent's handle of the table.
+        schema: (column, SQL type) in order, without partition columns.
+    """
+
+    uid: str
+    table: str
+    handle: StateHandle
+    schema: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Takes the steps of one attempt.
+
+    Attributes:
+        attempt: the attempt that takes the steps.
+        tables: commits to tables.
+        clock: times the steps.
+        write_ids: ids for the commits.
+        listener: called before and after every step.
+        timings_ms: duration of each step, filled by `take`.
+    """
+
+    attempt: Attempt
+    tables: StateTables
+    clock: Clock
+    write_ids: WriteIds
+    listener: StepListener
+    timings_ms: dict[str, int] = field(default_factory=dict)
+
+    def take(self, name: str, act: Callable[[], T]) -> T:
+        """Takes a step.
+
+        Raises:
+            FencedError: the attempt was revoked.
+        """
+        self.attempt.check()
+        self.listener(name, "before")
+        started = self.clock.now_ms()
+        done = act()
+        self.timings_ms[name] = self.clock.now_ms() - started
+        self.listener(name, "after")
+        return done
+
+    def commit(self, step: str, target: Target, run: WrittenRun) -> Committed:
+        """Commits a written run as one step; the fence is checked again inside the commit, see `CommitGap`.
+
+        Args:
+            step: `runs.<uid>`, `sinks.<uid>` (dead letters) or `outputs.<uid>`.
+            target: the table to commit to.
+            run: the written files.
+        """
+        gap = CommitGap(attempt=self.attempt, listener=self.listener, step=f"commit.{step}")
+        return self.take(step, lambda: self.tables.commit(self._request(target, run), gap))
+
+    def folder(self, table: str) -> str:
+        """Path of the attempt's own folder in a table."""
+        return f"{table}/{self.attempt.plan.id}.{self.attempt.number}"
+
+    def _request(self, target: Target, run: WrittenRun) -> CommitRequest:
+        plan, number = self.attempt.plan, self.attempt.number
+        parent = target.handle.segment_of(target.table)
+        return CommitRequest(
+            table=target.table,
+            parent=parent,
+            files=run.files,
+            rows=run.rows,
+            level=0,
+            checkpoint=plan.id,
+            after=parent.after if parent else target.handle.through,
+            schema=target.schema,
+            write_id=self.write_ids(),
+            metadata={
+                "tidemark_pipeline": plan.pipeline,
+                "tidemark_timeline": plan.slot.timeline,
+                "tidemark_checkpoint": plan.name,
+                "tidemark_attempt": str(number),
+                "tidemark_uid": target.uid,
+            },
+            app=(f"{plan.pipeline}/{plan.slot.timeline}/{target.uid}", plan.id * 2**20 + number),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitGap:
+    """The attempt's fence inside a commit, which is a step of its own (port `Fence`).
+
+    A commit checks the fence after it has read the table's version. So `before` lies between reading the version and
+    the fence, and `after` lies between the fence and the commit: a process that sleeps at `after` wakes up with every
+    check passed, and only the compare-and-set on the version stops it.
+
+    Attributes:
+        attempt: the attempt whose fence is checked.
+        listener: called at the two points.
+        step: `commit.runs.<uid>`, `commit.sinks.<uid>` (dead letters) or `commit.outputs.<uid>`.
+    """
+
+    attempt: Attempt
+    listener: StepListener
+    step: str
+
+    def check(self) -> None:
+        """Reads the attempt's outcome key.
+
+        Raises:
+            FencedError: the attempt was revoked.
+        """
+        self.listener(self.step, "before")
+        self.attempt.check()
+        self.listener(self.step, "after")
+
+
+def extended(handle: StateHandle, done: Committed) -> StateHandle:
+    """The handle after a commit: the new segment replaces the one of the same table."""
+    older = tuple(s for s in handle.segments if s.path != done.segment.path)
+    return StateHandle((*older, done.segment))
+
+
+DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic", "STRING"),
+    ("partition", "INT"),
+    ("offset", "BIGINT"),
+    ("timestamp", "TIMESTAMP"),
+    ("uid", "STRING"),
+    ("reason", "STRING"),
+    ("key", "BINARY"),
+    ("value", "BINARY"),
+)
+"""Columns of a dead-letter table, before its partition columns."""
+
+
+def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+    """Writes and commits an operator's dead letters: steps `dead_letters.<uid>` and `sinks.<uid>`.
+
+    Returns:
+        The handle of the operator's dead-letter table afterwards, and the commits that were made.
+    """
+    plan = steps.attempt.plan
+    parent = plan.dead_letters[uid]
+    if not batch.counts[uid].dead_lettered:
+        return parent, ()
+    table = dead_letters_table(plan, uid)
+    run = steps.take(f"dead_letters.{uid}", lambda: batch.write_dead_letters(uid, steps.folder(table)))
+    done = steps.commit(f"sinks.{uid}", Target(uid=uid, table=table, handle=parent, schema=DEAD_LETTER_COLUMNS), run)
+    return extended(parent, done), (done.commit,)
+
+
+def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+    """Writes and commits the rows for the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
+
+    Rows emitted to another operator are not written; that operator gets them from the batch.
+
+    Returns:
+        The handle of the sink's table afterwards, and the commits that were made.
+    """
+    table = steps.attempt.plan.sinks.get(uid)
+    if table is None or not table.keeps_rows or not batch.counts[uid].emitted:
+        return (StateHandle() if table is None else table.handle), ()
+    run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
+    if not run.rows:
+        return table.handle, ()  # a restored timeline emits only rows that the sink has
+    target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
+    done = steps.commit(f"outputs.{uid}", target, run)
+    return extended(table.handle, done), (done.commit,)
+
+
+def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[str], Collection[str]]) -> None:
+    """Writes to sinks that keep no rows, per operator in the batch's order: steps `sent.<uid>`.
+
+    Called after every other step of the attempt, because sent records cannot be taken back.
+
+    Args:
+        steps: steps of the attempt.
+        batch: the batch with the emitted rows.
+        sender: connection to Kafka.
+        skipped: returns, per sink, the ids of the records to leave out.
+
+    Raises:
+        FencedError: the attempt was revoked.
+        RecordRefusedError: Kafka refused a record.
+        BrokerError: Kafka did not acknowledge every record.
+        UsageError: a sink sends to Kafka, but there is no sender.
+    """
+    plan, services = steps.attempt.plan, Services(kafka=sender)
+    for uid in batch.uids:
+        table = plan.sinks.get(uid)
+        sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else table.sink
+        if table is None or sink is None:
+            continue
+        lacks = partial(table.lacks, topic_ids=plan.topic_ids)
+        rows = (r for r in batch.emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
+        left = emitted_rows(plan, table, rows, skipped(table.name))
+        steps.take(f"sent.{uid}", partial(sink.write, left, commit_id(plan), services))
+
+
+def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
+    """Path of an operator's dead-letter table, relative to the warehouse."""
+    return f"{plan.pipeline}/dead_letters/{uid}/{plan.slot.timeline}"
 
 
 def skip_nothing(sink: str) -> Collection[str]:

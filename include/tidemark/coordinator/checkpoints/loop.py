@@ -12,14 +12,14 @@ the plan's slot. The tasks of a DAG do exactly that: `plan` stops at an open pla
 the interval, and `complete` commits it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.records.erasure_records import is_outdated
+from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -30,11 +30,14 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Void,
 )
+from tidemark.coordinator.records.timelines import is_outdated
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, TidemarkError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord
 from tidemark.ports import PlanRequest
 
 Execute = Callable[[OwnedAttempt], Sealed]
@@ -229,3 +232,40 @@ def _is_folded(state: LoopState, request: PlanRequest) -> bool:
     if isinstance(state, SealedPlan):
         return covers(state.plan, request)
     return isinstance(state, Aborted | Void)
+
+
+def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
+    """Lists undelivered checkpoints, oldest first; sinks that the pipeline no longer declares are included.
+
+    A sink that attempts send to has an outbox only if it had another guarantee before, or if its timeline was a fork.
+    The rows of such an outbox are sent too.
+    """
+    timelines = coordinator.timelines
+    head = timelines.live_head()
+    if head.entry is None or isinstance(head.entry, Closing):
+        return []
+    sent = SentRecords(timelines)
+    found = sent.undelivered(head.entry, timelines.chain(head.timeline), lambda: sent.of(head.timeline))
+    return [replace(due, timeline=head.timeline) for due in found if not due.is_gone]
+
+
+def is_live(coordinator: CheckpointCoordinator, due: Undelivered) -> bool:
+    """Whether the timeline of a delivery is still live; asked before each checkpoint is sent.
+
+    A restore or a promote may have ended the timeline in the meantime. Its successor then decides which rows are due,
+    and sends them.
+    """
+    return coordinator.timelines.live() == due.timeline
+
+
+def delivered(coordinator: CheckpointCoordinator, done: Undelivered) -> None:
+    """Records that Kafka acknowledged all of it; a second, equal record loses the put without harm."""
+    record = DeliveryRecord(
+        sink=done.table.name,
+        checkpoint=done.checkpoint.id,
+        records=done.records,
+        at_ms=coordinator.clock.now_ms(),
+        write_id=coordinator.write_ids(),
+        sent=done.sent,
+    )
+    coordinator.objects.put(delivery_key(done.table.name, done.checkpoint.id), record)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import Parent
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition

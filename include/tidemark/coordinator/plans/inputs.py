@@ -2,19 +2,263 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.state_migration import carried_over
-from tidemark.coordinator.records.erasure_records import is_void
 from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.timelines import Head, is_void
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import CorruptObjectError, StoreError
-from tidemark.model.checkpoint.operator_lists import OperatorState
-from tidemark.model.checkpoint.plan import Slot
+from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, StoreError
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import OperatorState, Slot
 from tidemark.model.checkpoint.segments import Segment, StateHandle
-from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
+from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.evolution import Misfit, carried_lists, compared, evolved, plain, shares_tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The state of a timeline that the next plan starts from. The default is a pipeline without checkpoints.
+
+    Attributes:
+        id: id of the parent checkpoint.
+        ends: end offsets of its ranges, which are the starts of the next ones.
+        topic_ids: Kafka's topic ids when it was read.
+        sources: topics per input.
+        isolation: isolation level of its read; None if unknown.
+        handles: state per uid.
+        dead_letters: dead-letter table per uid.
+        schemas: stored schema per uid.
+        tables: folder per uid, if the parent is on the same timeline.
+        logical_time_ms: its logical time.
+        watermark_ms: watermark after it.
+        watermarks: the same per partition.
+        broadcast_versions: version of the copied table, per broadcast state that copies one.
+        broadcast_ids: Delta's id of the same tables.
+        sinks: table of every sink, by uid of its operator.
+        outboxes: outboxes of sinks that are no longer declared, by name; see `CheckpointPlan.outboxes`.
+        operator_states: lists per uid of an operator that declared some.
+        revision: revision of its manifest, or of the genesis.
+    """
+
+    id: int | None = None
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    isolation: str | None = None
+    handles: Mapping[str, StateHandle] = field(default_factory=dict)
+    dead_letters: Mapping[str, StateHandle] = field(default_factory=dict)
+    schemas: Mapping[str, OperatorSchema] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    logical_time_ms: int | None = None
+    watermark_ms: int | None = None
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    broadcast_versions: Mapping[str, int] = field(default_factory=dict)
+    broadcast_ids: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, SinkTable] = field(default_factory=dict)
+    outboxes: Mapping[str, SinkTable] = field(default_factory=dict)
+    operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
+    revision: int = 0
+
+    @classmethod
+    def of(cls, head: Head) -> "Parent":
+        """Returns the parent at the head of a timeline.
+
+        Raises:
+            ConflictError: the timeline was closed.
+        """
+        entry = head.entry
+        if entry is None:
+            return cls()
+        if isinstance(entry, Closing):
+            raise ConflictError(
+                f"timeline {head.timeline} was closed"
+                + (f" in favour of {entry.successor}" if entry.successor else ""),
+                next="run the pipeline again: it continues with the live timeline.",
+            )
+        return cls._of_genesis(entry) if isinstance(entry, Genesis) else cls._of_checkpoint(entry)
+
+    @classmethod
+    def _of_checkpoint(cls, found: Checkpoint) -> "Parent":
+        plan = found.plan
+        return cls(
+            id=plan.id,
+            ends=plan.ranges.ends,
+            topic_ids=plan.topic_ids,
+            sources=plan.sources,
+            isolation=plan.isolation,
+            handles=found.handles,
+            dead_letters={a.uid: a.dead_letters for a in found.sealed.acks},
+            schemas=plan.schemas,
+            tables=plan.tables,
+            logical_time_ms=plan.logical_time_ms,
+            watermark_ms=found.sealed.facts.watermark_ms,
+            watermarks=found.sealed.facts.watermarks,
+            broadcast_versions=plan.broadcast_versions,
+            broadcast_ids=plan.broadcast_ids,
+            sinks=found.sinks,
+            outboxes=plan.outboxes,
+            operator_states=found.operator_states,
+            revision=found.revision,
+        )
+
+    @classmethod
+    def _of_genesis(cls, found: Genesis) -> "Parent":
+        return cls(
+            id=found.parent,
+            ends=found.ranges.ends,
+            topic_ids=found.topic_ids,
+            sources=found.sources,
+            isolation=found.isolation or None,
+            handles=found.handles,
+            dead_letters=found.dead_letters,
+            schemas=found.schemas,
+            logical_time_ms=found.logical_time_ms,
+            watermark_ms=found.watermark_ms,
+            watermarks=found.watermarks,
+            broadcast_versions=found.broadcast_versions,
+            broadcast_ids=found.broadcast_ids,
+            sinks={uid: _with_coverage(table, found) for uid, table in found.sinks.items()},
+            outboxes=found.outboxes,
+            operator_states=found.operator_states,
+            revision=found.revision,
+        )
+
+
+def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
+    """The sink table of a genesis. One of 0.1 covers all offsets up to its checkpoint, and `emitted_until`."""
+    covered = table.coverage(genesis.topic_ids)
+    if table.covered is None and not table.needs_delivery:
+        covered |= OffsetCoverage.below(genesis.ranges.ends, genesis.topic_ids)
+    return replace(table, covered=covered)
+
+
+_ALLOW = "--allow-non-restored-state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedState:
+    """The state that is taken over.
+
+    Attributes:
+        parent: the parent that has the state.
+        declared: the declared schemas, by uid.
+        origins: per uid, the uid of the same state in the parent; operators that start empty are omitted.
+        left_behind: state that no operator takes over, by the parent's uid.
+        operator_states: lists of every operator that declares any, with the parent's elements.
+    """
+
+    parent: Parent
+    declared: Mapping[str, OperatorSchema]
+    origins: Mapping[str, str]
+    left_behind: Mapping[str, StateHandle]
+    operator_states: Mapping[str, OperatorState]
+
+    def state(self, uid: str) -> StateHandle:
+        """The state of an operator; empty if it starts empty."""
+        return self.parent.handles.get(self.origins.get(uid, ""), StateHandle())
+
+    def dead_letters(self, uid: str) -> StateHandle:
+        """The dead letters of an operator so far."""
+        return self.parent.dead_letters.get(self.origins.get(uid, ""), StateHandle())
+
+    def schema(self, uid: str, handle: StateHandle) -> OperatorSchema:
+        """The stored schema of an operator, which knows how to read the tables of a handle."""
+        origin = self.origins.get(uid)
+        if origin is None or not handle:
+            return plain(self.declared[uid])
+        return evolved(self.parent.schemas[origin], self.declared[uid], handle.folders)
+
+    def folder(self, uid: str) -> str | None:
+        """The folder of an operator's tables if new rows have the same columns; None = new tables."""
+        origin = self.origins.get(uid)
+        if origin is None or not shares_tables(self.parent.schemas[origin], self.declared[uid]):
+            return None
+        return self.parent.tables.get(uid)
+
+
+def carried_over(
+    parent: Parent,
+    declared: Mapping[str, OperatorSchema],
+    lists: Mapping[str, OperatorState],
+    *,
+    allow_removed: bool,
+) -> CarriedState:
+    """Finds the state of every declared operator.
+
+    Args:
+        parent: the existing state.
+        declared: schemas by uid; `was` gives the earlier uid of a renamed operator.
+        lists: declared lists by uid, for operators that declare any.
+        allow_removed: leave the state of operators that are no longer declared behind.
+
+    Raises:
+        IncompatibleStateError: lists every uid and field that does not fit, with old, new and the remedy.
+    """
+    origins, misfits = _origins(parent, declared)
+    for uid, origin in origins.items():
+        if parent.handles.get(origin):
+            misfits += compared(parent.schemas[origin], declared[uid]).misfits
+    operator_states = {}
+    for uid, wanted in lists.items():
+        there = parent.operator_states.get(origins.get(uid, ""), OperatorState())
+        operator_states[uid], more = carried_lists(uid, there, wanted)
+        misfits += more
+    removed = [uid for uid in parent.schemas if uid not in origins.values() and _has_state(parent, uid)]
+    if not allow_removed:
+        misfits += (_removed(uid) for uid in removed)
+    if misfits:
+        raise IncompatibleStateError(
+            f"the pipeline does not fit its state: {'; '.join(map(str, misfits))}",
+            safe="nothing was planned; every restore point is intact.",
+            next="change the declaration as described for each; then run the pipeline again.",
+        )
+    left = {uid: parent.handles.get(uid, StateHandle()) for uid in removed}
+    return CarriedState(
+        parent=parent, declared=declared, origins=origins, left_behind=left, operator_states=operator_states
+    )
+
+
+def _has_state(parent: Parent, uid: str) -> bool:
+    lists = parent.operator_states.get(uid, OperatorState())
+    return bool(parent.handles.get(uid) or parent.dead_letters.get(uid) or any(x.elements for x in lists.lists))
+
+
+def _origins(parent: Parent, declared: Mapping[str, OperatorSchema]) -> tuple[dict[str, str], list[Misfit]]:
+    origins: dict[str, str] = {}
+    misfits = []
+    for uid, schema in declared.items():
+        if uid in parent.schemas:
+            origins[uid] = uid
+        elif schema.was and parent.schemas:
+            why = _no_rename(schema.was, parent, declared, origins)
+            if why:
+                misfits.append(Misfit(uid=uid, field="", what=why, remedy="correct was=, or omit it"))
+            else:
+                origins[uid] = schema.was
+    return origins, misfits
+
+
+def _no_rename(
+    was: str, parent: Parent, declared: Mapping[str, OperatorSchema], origins: Mapping[str, str]
+) -> str | None:
+    if was not in parent.schemas:
+        return f"was={was!r} names no operator with state; there are {', '.join(sorted(parent.schemas))}"
+    if was in declared:
+        return f"was={was!r} is declared too"
+    return f"was={was!r} is given for two operators" if was in origins.values() else None
+
+
+def _removed(uid: str) -> Misfit:
+    return Misfit(
+        uid=uid,
+        field="",
+        what="is no longer declared, but has state",
+        remedy=f"declare it again, rename it with was={uid!r}, or leave its state behind with {_ALLOW}",
+    )
+
 
 _log = logging.getLogger("tidemark")
 

@@ -5,18 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, PlannedInputs
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.coordinator.plans.replay_ranges import RecordedStep, ReplayProgress, recorded_ranges, remaining, steps
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
-from tidemark.coordinator.records.erasure_records import Erasures, refuse_stillborn
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.plan_writer import Freezer
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
-from tidemark.coordinator.records.stop_records import Stops
-from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.coordinator.records.timelines import Erasures, Freezer, Head, Stops, Timelines, refuse_stillborn
 from tidemark.declare.pipeline import Broadcast, Pipeline
 from tidemark.errors import ConflictError, DataLostError, StoreError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
@@ -27,7 +23,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
-from tidemark.sql.stored_queries import names_of, stored_texts
+from tidemark.sql.resolve import names_of, stored_texts
 
 # Freezes a version of every foreign table, and decides which of them the checkpoint copies.
 _SAFE = "every completed checkpoint and older restore point is intact; nothing was written."

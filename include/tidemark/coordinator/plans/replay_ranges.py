@@ -7,9 +7,8 @@ state however much later it is made. A larger step repeats several recorded chec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinator.plans.data_loss import Loss, find_loss, recreated, still_parked, told
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.ranges import PlannedRanges
+from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.plans.ranges import Loss, PlannedRanges, find_loss, recreated, still_parked, told
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.declare.pipeline import KafkaSource, Pipeline
 from tidemark.errors import ConflictError, DataLostError, UsageError

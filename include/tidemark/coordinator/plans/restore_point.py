@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.state_migration import carried_over
+from tidemark.coordinator.plans.inputs import Parent, carried_over
 from tidemark.coordinator.records.timelines import Head
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError

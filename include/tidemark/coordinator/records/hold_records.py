@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.sweep_records import HoldRecord
 

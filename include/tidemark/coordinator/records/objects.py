@@ -3,14 +3,16 @@
 An uncertain put is settled by reading back: equal bytes mean that it won, other bytes that it lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tidemark.errors import CorruptObjectError, StoreError, UsageError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import greatest
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.store_objects import (
@@ -271,3 +273,32 @@ def _corrupt(key: str, why: str) -> CorruptObjectError:
         safe="nothing was written.",
         next="restore the object from a backup of the warehouse.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Series(Generic[T]):
+    """One log of numbered records.
+
+    Attributes:
+        objects: the store.
+        kind: type of the records.
+        folder: the folder of the records, with its final `/`; it holds nothing else.
+        key: returns the key of a number.
+    """
+
+    objects: Objects
+    kind: type[T]
+    folder: str
+    key: Callable[[int], str]
+
+    def newest(self) -> tuple[int, T | None]:
+        """The greatest number with its record; (0, None) if there is none. A stale listing costs only reads."""
+        number = greatest(self.objects.list(self.folder))
+        found = self.objects.read(self.kind, self.key(number)) if number else None
+        while (later := self.objects.read(self.kind, self.key(number + 1))) is not None:
+            number, found = number + 1, later
+        return number, found
+
+    def put(self, number: int, value: T) -> PutOutcome:
+        """Puts the record of a number; LOST if another process put it first."""
+        return self.objects.put(self.key(number), value)

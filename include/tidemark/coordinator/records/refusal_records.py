@@ -7,8 +7,7 @@ plan. The record that another plan emits for the same source record has another 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.model.checkpoint.object_keys import delivery_failure_key, skip_key
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.ports import PutOutcome

@@ -12,8 +12,7 @@ A checkpoint whose tombstone is confirmed is *released*, for good: its manifest 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.savepoint import TombstoneKind, TombstoneRecord

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, undelivered
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,

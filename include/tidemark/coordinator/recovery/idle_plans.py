@@ -6,17 +6,15 @@ The plan's ranges end where they begin, so every process that executes it writes
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.inputs import PlannedInputs
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import Parent, PlannedInputs
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
-from tidemark.coordinator.records.erasure_records import Erasures
-from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.timelines import Erasures, Head
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges
 from tidemark.model.retention.export_manifest import Export
-from tidemark.sql.stored_queries import names_of, stored_texts
+from tidemark.sql.resolve import names_of, stored_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

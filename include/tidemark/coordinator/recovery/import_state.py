@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.idle import completed_idle
-from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.records.plan_writer import Freezer
+from tidemark.coordinator.plans.inputs import InputPlanner, Parent, PlannedInputs
 from tidemark.coordinator.records.states import Completed, NothingOpen, PlanState
-from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.timelines import Freezer, Head
 from tidemark.coordinator.recovery.idle_plans import Idle
 from tidemark.coordinator.recovery.segment_importer import Brought
 from tidemark.declare.pipeline import Pipeline

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.ancestry import Reach, since_split
-from tidemark.coordinator.plans.sent_offsets import SentRecords, joined
+from tidemark.coordinator.plans.sink_inputs import SentRecords, joined
 from tidemark.coordinator.records.states import Behind, Promoted, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
+from tidemark.model.core.offsets import OffsetCoverage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.ancestry import since_split
-from tidemark.coordinator.plans.parents import Parent
+from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.plans.sent_offsets import SentRecords, gone_back
-from tidemark.coordinator.plans.sink_inputs import restored_sinks
-from tidemark.coordinator.records.erasure_records import refuse_stillborn
+from tidemark.coordinator.plans.sink_inputs import SentRecords, gone_back, restored_sinks
 from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
+from tidemark.coordinator.records.timelines import refuse_stillborn
 from tidemark.coordinator.records.tombstones import released
 from tidemark.coordinator.recovery.promotion import ended
 from tidemark.coordinator.recovery.savepoints import Savepoints

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark.coordinator.records.erasure_records import is_stillborn
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
-from tidemark.coordinator.records.timelines import Timelines
+from tidemark.coordinator.records.timelines import Timelines, is_stillborn
 from tidemark.coordinator.records.tombstones import of_checkpoints, released
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
 from tidemark.model.checkpoint import object_keys as keys

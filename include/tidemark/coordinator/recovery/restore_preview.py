@@ -4,20 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.plans.ancestry import since_split
-from tidemark.coordinator.plans.data_loss import Loss, refuse
-from tidemark.coordinator.plans.parents import Parent
-from tidemark.coordinator.plans.ranges import plan_ranges
+from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.plans.ranges import Loss, plan_ranges, refuse
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.plans.sent_offsets import SentRecords, Undelivered, leaving_tables
+from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered, leaving_tables
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import Gap
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 from tidemark.ports import PlanRequest
 
 _ANYTHING = PlanRequest(origin="dry run", accept_loss=True)

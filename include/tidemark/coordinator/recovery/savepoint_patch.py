@@ -14,20 +14,18 @@ from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.plan_writer import Freezer
 from tidemark.coordinator.records.states import Completed, NothingOpen
-from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.timelines import Freezer, Head
 from tidemark.coordinator.recovery.idle_plans import Idle, parent_of
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.names import checked_timeline
 from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
 from tidemark.model.schema.operator_schema import OperatorSchema

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
-from tidemark.coordinator.records.stop_records import Stops
-from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.timelines import Head, Stops
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.savepoint import SavepointRecord

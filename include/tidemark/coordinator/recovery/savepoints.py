@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Series
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError, UsageError

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import CommitRequest, WrittenRun
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest, WrittenRun
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.ports import StateTables
-from tidemark.sql.resolve import run_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

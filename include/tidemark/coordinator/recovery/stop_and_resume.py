@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
-from tidemark.coordinator.records.stop_records import Stops
+from tidemark.coordinator.records.timelines import Stops
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, StoreError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
-from tidemark.coordinator.records.stop_records import Stops
-from tidemark.coordinator.records.timelines import Head
+from tidemark.coordinator.records.timelines import Erasures, Head, Stops
 from tidemark.coordinator.retention.damage import DamagedManifests, damage_of
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
 from tidemark.coordinator.retention.pins import (

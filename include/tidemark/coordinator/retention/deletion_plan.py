@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Series
 from tidemark.coordinator.records.states import Aborted, Completed, PlanState, Void
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.coordinator.retention.open_jobs import BEGINNING
@@ -16,8 +16,7 @@ from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.retention.deletion import DeletionPlan, FreeFile, grouped
-from tidemark.model.retention.delta_logs import LogPrefix, log_prefix
+from tidemark.model.retention.deletion import DeletionPlan, FreeFile, LogPrefix, grouped, log_prefix
 from tidemark.model.retention.file_paths import FOLDERS, TableFilePath, place_of
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.shared_state import SharedStateRegistry, StoredFile

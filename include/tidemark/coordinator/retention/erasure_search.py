@@ -4,17 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.erasure_records import is_outdated, is_stillborn
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
+from tidemark.coordinator.records.timelines import is_outdated, is_stillborn
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.errors import CorruptObjectError, StoreError
-from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
+from tidemark.model.checkpoint.manifest import Checkpoint, LiveFile
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.checkpoint.table_writes import LiveFile
-from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 from tidemark.model.retention.erasure import ErasedKey
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import KeyFiles, StateTables

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.retention.erasure_search import Entry, Found, HeldFile, Searcher, handles_of
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.manifest import Commit, CommitRequest, LiveFile
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile
 from tidemark.model.retention.table_rewrite import Rewriting, WantedVersion
 from tidemark.ports import StateTables, TableFiles
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, state_erased
 from tidemark.coordinator.checkpoints.idle import completed_idle
-from tidemark.coordinator.records.erasure_records import Erasures, is_stillborn, revision_of
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.objects import encoded
 from tidemark.coordinator.records.states import SealedPlan
+from tidemark.coordinator.records.timelines import Erasures, is_stillborn, revision_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher, waiting
 from tidemark.coordinator.retention.file_rewrites import Rewriter, Rewritten

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tidemark.coordinator.plans.inputs import absorbed_through, adopt, read_checkpoint
-from tidemark.coordinator.records.erasure_records import Erasures, is_void
 from tidemark.coordinator.records.manifest_index import ManifestIndex, stamps_of
 from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.timelines import Erasures, is_void
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment, StateHandle

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.plans.sent_offsets import SentRecords
+from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints

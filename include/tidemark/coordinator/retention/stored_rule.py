@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.records.record_log import Series
+from tidemark.coordinator.records.objects import Series
 from tidemark.declare.retention import Retention
 from tidemark.declare.retention_text import parse_retention
 from tidemark.model.checkpoint import object_keys as keys

@@ -21,8 +21,7 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import JobEnd
-from tidemark.model.retention.deletion import DeletionPlan, FreeFile
-from tidemark.model.retention.delta_logs import LogPrefix
+from tidemark.model.retention.deletion import DeletionPlan, FreeFile, LogPrefix
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.savepoint import TombstoneKind, TombstoneRecord
 from tidemark.model.retention.sweep_records import SweepRecord, SweptRecord

@@ -5,18 +5,14 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.frames import folded
-from tidemark.engine.read.observed_metrics import Observed
-from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.read.frames import applied_sql, folded
 from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translated
-from tidemark.engine.write.parquet_writer import RunFolder, files_for, write_rows
-from tidemark.engine.write.written_files import bounded_columns
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, files_for, write_rows
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import overflows_of, record_path, spark
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
-from tidemark.sql.fold_columns import record_path, spark
-from tidemark.sql.limits import overflows_of
 
 
 # Finds the key whose sum overflowed, after Spark has failed without naming it.

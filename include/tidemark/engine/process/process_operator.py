@@ -34,18 +34,15 @@ from tidemark.engine.process.process_worker import (
     work_through,
 )
 from tidemark.engine.process.subtasks import parallelism, spread
-from tidemark.engine.read.frames import access_sql
-from tidemark.engine.read.record_deletes import keyed
+from tidemark.engine.read.frames import access_sql, keyed
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import compacted
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint.operator_lists import OperatorState
-from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.key_groups import key_group_sql
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape

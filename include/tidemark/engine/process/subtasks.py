@@ -9,8 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.model.schema.key_groups import key_group_sql
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
 
 
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:

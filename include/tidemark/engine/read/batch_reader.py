@@ -15,15 +15,14 @@ from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.read.batch_stats import BatchStats, counted
 from tidemark.engine.read.frames import decoded
 from tidemark.engine.read.observed_batch_stats import PassingTally
-from tidemark.engine.read.observed_metrics import Observed
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import RunFolder
+from tidemark.engine.write.parquet_writer import Observed, RunFolder
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.table_writes import WrittenRun
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import limited
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.sql.limits import limited
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.read.frames import applied_sql
 from tidemark.errors import EngineError
 from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.checkpoint.plan import CheckpointPlan

@@ -22,12 +22,11 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
+from tidemark.model.kinds.base.sql import quoted, record_path, spark
 from tidemark.model.schema.lookup_joins import Join
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.ports import ForeignTables
 from tidemark.processing.broadcasts import broadcast_records, too_large
-from tidemark.sql.fold_columns import quoted, record_path, spark
-from tidemark.sql.resolve import run_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,9 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.record_deletes import key_sql
+from tidemark.engine.read.frames import key_sql
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.key_groups import key_text
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_text
 
 
 def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Column | None:

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.batch_stats import BatchStats, countable, rejected_sql
-from tidemark.engine.read.observed_metrics import Observed
-from tidemark.engine.read.record_deletes import applied_sql
+from tidemark.engine.read.frames import applied_sql
+from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidemark.errors import BrokerError, DataLostError, EngineError, StateOverflowError, StoreError, TidemarkError
-from tidemark.sql.fold_columns import overflow_in
+from tidemark.model.kinds.base.sql import overflow_in
 
 _LOST = (
     "OffsetOutOfRange",

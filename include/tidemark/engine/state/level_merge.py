@@ -13,17 +13,15 @@ from pyspark.sql import SparkSession
 from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import compacted
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import RunFolder, write_rows
-from tidemark.engine.write.written_files import ArrowSystem, bounded_columns, this_machine
+from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, bounded_columns, this_machine, write_rows
+from tidemark.model.checkpoint.manifest import CommitRequest, Committed, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
-from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, WrittenRun
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.ports import Clock, PutOutcome, StateTables, StepListener, WriteIds
-from tidemark.sql.resolve import run_columns
 
 T = TypeVar("T")
 

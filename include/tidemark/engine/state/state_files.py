@@ -11,14 +11,13 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.write.written_files import ArrowSystem, this_machine
+from tidemark.engine.write.parquet_writer import ArrowSystem, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
 from tidemark.portable_sql.dialects import SPARK
-from tidemark.sql.fold_columns import quoted, spark
-from tidemark.sql.resolve import run_columns, stored_columns
-from tidemark.sql.schema_mapping import mapped_sql, table_columns
+from tidemark.sql.resolve import mapped_sql, stored_columns, table_columns
 
 _SMALL = 500_000
 """Up to this many keys are sent to every task, so that stored rows are filtered as they are read."""

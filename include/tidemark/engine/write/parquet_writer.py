@@ -1,14 +1,149 @@
 """Writes sorted Parquet to a folder of one attempt; readers see none of it until a commit names the files."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow.parquet as pq
+from pyarrow import fs
 
-from tidemark.engine.read.observed_metrics import Observed
-from tidemark.engine.write.written_files import ArrowSystem, this_machine, written_run
-from tidemark.model.checkpoint.table_writes import WrittenRun
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.manifest import WrittenRun
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.ports import WrittenFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Observation
+
+ArrowSystem = Callable[[], Any]
+"""The file system of a warehouse for pyarrow; None = the local one."""
+
+
+def this_machine() -> None:
+    """Returns the file system of a local or shared disk."""
+
+
+def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem = this_machine) -> WrittenRun:
+    """Returns the files in the folder of the attempt, with their footers.
+
+    Correctness does not depend on the listing: the rows of the footers must add up to the reported count.
+
+    Args:
+        path: path or URI of the folder `<warehouse>/<table>/<id>.<attempt>`.
+        rows: number of rows that the write reported.
+        bounded: columns whose bounds are exact, for data skipping.
+        arrow: the file system of the path.
+
+    Raises:
+        StoreError: the rows do not add up, or a file cannot be read.
+    """
+    system, folder = arrow() or fs.LocalFileSystem(), path.rpartition("://")[2]
+    name = path.rpartition("/")[2]
+    try:
+        found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]
+        files = tuple(_read_footer(system, i, f"{name}/{i.base_name}", bounded) for i in found)
+    except OSError as error:
+        raise _unreadable(folder, str(error)) from error
+    held = sum(f.rows for f in files)
+    if held != rows:
+        raise _unreadable(folder, f"its files hold {held} rows, the write reported {rows}")
+    return WrittenRun(rows=rows, files=tuple(f for f in files if f.rows))
+
+
+def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
+    """Returns the columns of a run that get a minimum and maximum in the log: the keys and the key group."""
+    return (*(k.name for k in schema.keys), "_key_group")
+
+
+def _read_footer(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
+    with system.open_input_file(info.path) as source:
+        footer = pq.ParquetFile(source).metadata
+        return WrittenFile(path=path, size=info.size, rows=footer.num_rows, stats=_stats(footer, frozenset(bounded)))
+
+
+def _stats(footer: Any, bounded: frozenset[str]) -> str:
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for at in range(footer.num_columns):
+        name = footer.schema.column(at).path
+        if name not in bounded:
+            continue
+        found = [footer.row_group(g).column(at).statistics for g in range(footer.num_row_groups)]
+        if found and all(s is not None and s.has_min_max and s.has_null_count for s in found):
+            least[name] = _json(min(s.min for s in found))
+            greatest[name] = _json(max(s.max for s in found))
+            nulls[name] = sum(s.null_count for s in found)
+    body = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _json(value: Any) -> Any:
+    """Returns a bound in Delta's JSON form; timestamps there have milliseconds, so these stay in the file's footer."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _unreadable(folder: str, why: str) -> StoreError:
+    return StoreError(
+        f"unusable run: {folder}: {why}",
+        safe="every completed checkpoint is intact; nothing was committed.",
+        next="check the disk, then run the pipeline again: another attempt writes the run again.",
+    )
+
+
+def _is_remote(rows: DataFrame) -> bool:
+    from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
+
+    return isinstance(rows, ConnectDataFrame)
+
+
+class Observed:
+    """The metrics of one action.
+
+    A task that runs twice may report twice, and a Connect server of Spark 4.1 waits 100 ms for observed metrics, then
+    answers without them (SPARK-54279). Callers need a fallback or a check.
+    """
+
+    def __init__(self) -> None:
+        self._observations: dict[str, Observation] = {}
+        self._told: dict[str, Mapping[str, Any]] = {}
+
+    def on(self, rows: DataFrame, name: str, *aggregates: Column) -> DataFrame:
+        """Returns the same rows, which report the aggregates as they pass by.
+
+        Args:
+            rows: any frame.
+            name: name of these aggregates; once per action.
+            aggregates: with aliases.
+        """
+        from pyspark.sql import Observation
+
+        if _is_remote(rows):
+            # An `Observation` would ask the server whether this is a stream, which analyses the whole plan once more.
+            told: DataFrame = rows.observe(name, *aggregates)
+            return told
+        self._observations[name] = Observation(name)
+        return rows.observe(self._observations[name], *aggregates)
+
+    def over(self, done: DataFrame) -> None:
+        """Marks the action on this frame as complete; call it before `of`."""
+        if _is_remote(done):
+            info = done.executionInfo
+            self._told = {} if info is None else dict(info.flows)
+        else:
+            self._told = {name: observation.get for name, observation in self._observations.items()}
+
+    def of(self, name: str) -> Mapping[str, Any]:
+        """Returns values by alias; empty if none were reported."""
+        # A server that stopped waiting may still return the name without values.
+        return self._told.get(name, {})
+
 
 _ROWS_PER_FILE = 4_000_000
 """File size of a run, whose total size is unknown before it is written."""
@@ -62,6 +197,8 @@ def write_rows(
     Raises:
         StoreError: the footers differ from the reported count.
     """
+    from pyspark.sql import functions as F
+
     observed = observed or Observed()
     shaped = rows.coalesce(files).sortWithinPartitions(*order)
     shaped = observed.on(shaped, _COUNT, F.count(F.lit(1)).alias(_COUNT))

@@ -14,8 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import CorruptObjectError
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
-from tidemark.model.core.type_json import type_from_json, type_to_json
-from tidemark.model.core.types import FieldType
+from tidemark.model.core.types import FieldType, type_from_json, type_to_json
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")

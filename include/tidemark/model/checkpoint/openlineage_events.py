@@ -15,7 +15,7 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.bucket_url import S3Url, is_url
+from tidemark.model.core.names import S3Url, is_url
 
 Json = dict[str, object]
 SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json"

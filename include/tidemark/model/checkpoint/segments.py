@@ -1,5 +1,6 @@
 """Segments and state handles: the state of one operator as a manifest names it."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -108,3 +109,16 @@ class StateHandle:
         and ends inside it or at its end.
         """
         return bool(other) and bool(self) and other.after == self.after and other.through <= self.through
+
+
+LOG = "_delta_log"
+"""The folder of a table's log."""
+TORN = ".torn"
+"""Suffix of a commit that a power cut has torn and a writer has set aside; it is deleted with its neighbours."""
+_NUMBERED = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|crc|json\.torn)", re.ASCII)
+
+
+def log_version(name: str) -> int | None:
+    """Returns the version that a file of a log belongs to; None for `_last_checkpoint` and unknown files."""
+    found = _NUMBERED.fullmatch(name)
+    return None if found is None else int(found[1])

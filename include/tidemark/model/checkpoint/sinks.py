@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.model.checkpoint.codec import ADDED
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage, Ranges
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:
     from tidemark.sinks.sink import Sink, SinkTraits

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from tidemark.model.core.ttl import as_ttl
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import Kept
-from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.portable_sql.custom_aggregate import declared_aggregate
 
 

@@ -7,11 +7,9 @@ from typing import Any, overload
 from tidemark.model.core.ttl import Ttl, as_ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive
-from tidemark.model.kinds.base.fold_kind import FoldKind
-from tidemark.model.kinds.base.kind import Accumulators, Input
+from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, summed
 from tidemark.model.kinds.base.sql import filtered, merged_count, quoted
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.portable_sql.dialects import Dialect
 

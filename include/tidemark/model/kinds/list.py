@@ -8,8 +8,7 @@ from tidemark.model.core.ttl import as_ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
 from tidemark.model.kinds.base.elements import list_column, stored_elements
-from tidemark.model.kinds.base.fold_kind import FoldKind, Time
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, Time
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, known, live_values
 from tidemark.model.kinds.base.sql import (
     bounded,
@@ -22,7 +21,6 @@ from tidemark.model.kinds.base.sql import (
     record_path,
 )
 from tidemark.model.kinds.list_of_values import ProcessList
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.portable_sql.dialects import SPARK, Dialect
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.elements import list_column, stored_elements
-from tidemark.model.kinds.base.fold_kind import Time
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, live_values
 from tidemark.model.kinds.base.sql import is_filled, list_values, live_elements

@@ -6,12 +6,10 @@ from typing import Any
 from tidemark.model.core.ttl import as_ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
-from tidemark.model.kinds.base.fold_kind import Time
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, StateDescriptor, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import StoredField
 from tidemark.portable_sql.dialects import Dialect
 

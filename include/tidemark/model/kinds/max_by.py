@@ -6,11 +6,10 @@ from typing import Any
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, named_field, over_field
-from tidemark.model.kinds.base.kind import Input, record_field
+from tidemark.model.kinds.base.kind import Input, StateDescriptor, record_field
 from tidemark.model.kinds.base.placed import PlacedValue
 from tidemark.model.kinds.base.python import comparable
 from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import StoredField
 
 

@@ -7,12 +7,10 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.ttl import as_ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive
-from tidemark.model.kinds.base.fold_kind import Time
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, StateDescriptor, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
 from tidemark.model.kinds.base.sql import expired, quoted
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import StoredField
 from tidemark.portable_sql.dialects import Dialect
 

@@ -3,8 +3,52 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.model.retention.delta_logs import LogPrefix
+from tidemark.model.checkpoint.segments import log_version
 from tidemark.model.retention.shared_state import StoredFile
+
+INTERVAL = 20
+"""Commits between two Delta log checkpoints; a log is trimmed in steps of this size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPrefix:
+    """The part of a log that may be deleted.
+
+    Attributes:
+        table: path relative to the warehouse.
+        until: version up to which files are deleted, exclusive; it has a Delta log checkpoint, or gets one.
+        lacks_checkpoint: whether that checkpoint must be written first.
+        files: the files to delete.
+    """
+
+    table: str
+    until: int
+    lacks_checkpoint: bool
+    files: tuple[StoredFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files to delete."""
+        return sum(f.bytes for f in self.files)
+
+
+def log_prefix(table: str, log: Sequence[StoredFile], oldest: int) -> LogPrefix | None:
+    """Returns the prefix that may be deleted; None if there is none, or if deleting it is not worth it.
+
+    Args:
+        table: path relative to the warehouse.
+        log: the files of its log.
+        oldest: oldest version in use, or the newest version if none is.
+    """
+    numbered = [(log_version(f.path.rpartition("/")[2]), f) for f in log]
+    found = sorted(((v, f) for v, f in numbered if v is not None), key=lambda pair: (pair[0], pair[1].path))
+    commits = {v for v, f in found if f.path.endswith(".json")}
+    checkpoints = [v for v, f in found if f.path.endswith(".parquet") and v <= oldest and v in commits]
+    until = max(checkpoints, default=-1)
+    lacks = oldest in commits and oldest - max(until, min(commits, default=0)) >= INTERVAL
+    until = oldest if lacks else until
+    gone = tuple(f for v, f in found if v < until)
+    return LogPrefix(table=table, until=until, lacks_checkpoint=lacks, files=gone) if gone else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.model.checkpoint.codec import ADDED
-from tidemark.model.checkpoint.offset_coverage import OffsetCoverage
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.schema.key_groups import key_group
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

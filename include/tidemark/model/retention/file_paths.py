@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from tidemark.model.retention.delta_logs import LOG
+from tidemark.model.checkpoint.segments import LOG
 
 FOLDERS = ("state", "dead_letters", "outbox", "sinks")
 """Folders of a pipeline that contain its tables; nothing else is ever deleted."""

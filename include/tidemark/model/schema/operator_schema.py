@@ -1,27 +1,71 @@
 """The stored schema of one operator: key columns, state fields, and the columns that store each field.
 
-It is bound from a declaration (`model.schema.binding`), written to every manifest, and read from there, so that you can
+It is bound from a declaration (`declare.operators`), written to every manifest, and read from there, so that you can
 read state without the code that created it.
 """
 
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from datetime import UTC, date, datetime, timedelta
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemark.errors import UsageError
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.ttl import Clock, Ttl
-from tidemark.model.core.type_json import type_from_json, type_to_json
-from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.lookup import fold_kind, process_kind, state_kind
+from tidemark.model.core.types import FieldType, type_from_json, type_to_json
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.portable_sql import custom_aggregate as aggregates
 from tidemark.portable_sql.custom_aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from tidemark.model.kinds.base.fold_kind import FoldKind
-    from tidemark.model.kinds.base.kind import StateKind
+    from tidemark.model.kinds.base.kind import FoldKind, StateKind
     from tidemark.model.kinds.base.process_kind import ProcessKind
+
+KNOWN: "dict[str, type[StateKind]]" = {}
+"""The class of every kind by name; filled as their files are loaded, completely by `kinds.registry`."""
+
+
+@cache
+def state_kind(name: str) -> "StateKind":
+    """Returns the kind with a name.
+
+    Raises:
+        UsageError: this release has no such kind.
+    """
+    # The file of a kind has its name. It is imported on first use, because it needs the schema module that calls this
+    # function, and because most commands need no kind.
+    if name.isidentifier() and find_spec(f"tidemark.model.kinds.{name}") is not None:
+        import_module(f"tidemark.model.kinds.{name}")
+    if name not in KNOWN:
+        import_module("tidemark.model.kinds.registry")
+        raise UsageError(
+            f"this release has no kind of state called {name}; there are {', '.join(sorted(KNOWN))}",
+            next="use the release of Tidemark that wrote this state.",
+        )
+    return KNOWN[name]()
+
+
+def fold_kind(name: str) -> "FoldKind":
+    """Returns the kind of a field of a fold."""
+    from tidemark.model.kinds.base.kind import FoldKind
+
+    found = state_kind(name)
+    assert isinstance(found, FoldKind)  # noqa: S101  (for the type checker: an operator has fields of its own kinds only)
+    return found
+
+
+def process_kind(name: str) -> "ProcessKind":
+    """Returns the kind of a field of a process."""
+    from tidemark.model.kinds.base.process_kind import ProcessKind
+
+    found = state_kind(name)
+    assert isinstance(found, ProcessKind)  # noqa: S101  (for the type checker: see `fold_kind`)
+    return found
+
 
 KEY_GROUPS = 128
 """Key groups of a new operator; `_key_group` is only the sort prefix inside a file."""
@@ -281,3 +325,101 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
         options=tuple(body.get("options", {}).items()),
         others=tuple((path, type_from_json(of)) for path, of in body.get("others", ())),
     )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Consecutive key groups (Flink's class of that name).
+
+    Attributes:
+        first: the first one.
+        last: the last one, inclusive.
+    """
+
+    first: int
+    last: int
+
+
+def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
+    """Returns all key groups in `count` ranges of nearly equal size, like Flink's `KeyGroupRangeAssignment`.
+
+    Args:
+        groups: number of key groups.
+        count: number of ranges, at most `groups`.
+    """
+    starts = [-(-n * groups // count) for n in range(count + 1)]
+    return tuple(KeyGroupRange(first, after - 1) for first, after in zip(starts, starts[1:], strict=False))
+
+
+def key_text(value: object) -> str:
+    """Returns the string form of one key value (bool, int, str, date, or datetime, by default UTC)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return str((aware - _EPOCH) // timedelta(microseconds=1))
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def key_group(key: Sequence[object], groups: int) -> int:
+    """Returns the key group of a key, `0 <= group < groups`."""
+    return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
+
+
+def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
+    """Parses a key from one text per key column, as on a command line.
+
+    Raises:
+        UsageError: there are too many or too few texts, or one does not fit the type of its column.
+    """
+    columns = ", ".join(f"{k.name} ({k.type.kind})" for k in schema.keys)
+    if len(texts) != len(schema.keys):
+        raise UsageError(f"{len(texts)} key values for {schema.uid}", next=f"give one of each: {columns}.")
+    try:
+        return tuple(_PARSERS[k.type.kind](text) for k, text in zip(schema.keys, texts, strict=True))
+    except (ValueError, KeyError) as error:
+        raise UsageError(f"not a key of {schema.uid}: {error}", next=f"give one of each: {columns}.") from error
+
+
+def _parsed_time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "bool": {"true": True, "false": False}.__getitem__,
+    "int": int,
+    "str": str,
+    "date": date.fromisoformat,
+    "timestamp": _parsed_time,
+}
+
+
+def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
+    """Returns the Spark SQL expression of `_key_group` over the key columns."""
+    forms = []
+    for key in schema.keys:
+        column = f"{quote}{key.name}{quote}"
+        forms.append(f"unix_micros({column})" if key.type.kind == "timestamp" else column)
+    texts = ", ".join(f"CAST({form} AS STRING)" for form in forms)
+    return f"CAST(crc32(CAST(concat_ws(chr(0), {texts}) AS BINARY)) % {schema.key_groups} AS INT)"
+
+
+RUN_COLUMNS = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
+
+
+def run_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
+    """Returns the columns of an operator's `runs` and `base` tables, before the partition columns.
+
+    A process with maps also has `_field`: null in the row of a key, the field's name in the row of an entry.
+    """
+    keys = tuple((k.name, k.type.sql) for k in schema.keys)
+    held = tuple((name, t.sql) for f in schema.fields for name, t in f.columns)
+    if schema.kind == "process":
+        return (*keys, *((("_field", "STRING"),) if schema.maps else ()), *held, *RUN_COLUMNS)
+    return (*keys, *held, *((name, t.sql) for name, t in ACCESS_COLUMNS), *RUN_COLUMNS)

@@ -1,7 +1,7 @@
 """Evolution of stored schemas: the changes of a declaration that the existing state allows.
 
 `compared` says what carries over and what does not fit; `evolved` returns the stored schema of the next checkpoint,
-including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.schema_mapping`), and a
+including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.resolve`), and a
 later compaction writes them in the new columns.
 """
 
@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState
+from tidemark.model.checkpoint.plan import OperatorList, OperatorState
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField
-from tidemark.sql.resolve import run_columns
+from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField, run_columns
 
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
 """Properties of a field that may change or have a rule of their own; the others define what the field aggregates."""

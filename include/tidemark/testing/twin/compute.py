@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,24 +14,97 @@ from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, Verdict
+from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.table_writes import UidCounts, WrittenRun
+from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import limited, overflows_of
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
 from tidemark.processing.broadcasts import broadcast_records, too_large
-from tidemark.sql.limits import limited, overflows_of
+from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
-from tidemark.testing.twin.intake import EPOCH, MS, MemoryDeadLetter, MemoryInput
-from tidemark.testing.twin.layouts import state_rows
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.merge import resolved
 from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
 from tidemark.testing.twin.tables import MemoryTables
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDeadLetter:
+    """A record that no operator can apply."""
+
+    tp: TopicPartition
+    record: LogRecord
+    reason: str
+
+
+class MemoryInput:
+    """The records of one input.
+
+    Attributes:
+        good: decoded records.
+        raw: the same records as stored in the log, by position.
+        letters: records that could not be decoded.
+        bytes: key and value bytes of all records.
+    """
+
+    def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> None:
+        source = pipeline.inputs[name]
+        self._event_time = source.event_time
+        self._is_broadcast = name not in pipeline.sources
+        self._format, self._record = source.format, source.schema
+        self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
+        self.good: list[Decoded] = []
+        self.raw: dict[tuple[str, int, int], LogRecord] = {}
+        self.letters: list[MemoryDeadLetter] = []
+        self.bytes = 0
+
+    @property
+    def records(self) -> int:
+        """The number of records read."""
+        return len(self.good) + len(self.letters)
+
+    @property
+    def greatest_ms(self) -> dict[TopicPartition, int]:
+        """The greatest event time of a good record per partition; empty for broadcast inputs, as in the engine."""
+        found: dict[TopicPartition, int] = {}
+        for r in () if self._is_broadcast else self.good:
+            tp, at = TopicPartition(r.topic, r.partition), (r.event_time - EPOCH) // MS
+            found[tp] = max(at, found.get(tp, at))
+        return found
+
+    def take(self, tp: TopicPartition, records: Sequence[LogRecord]) -> None:
+        """Adds records of one partition."""
+        for record in records:
+            self.bytes += len(record.key or b"") + len(record.value or b"")
+            try:
+                self.good.append(self._decoded(tp, record))
+                self.raw[tp.topic, tp.partition, record.offset] = record
+            except BadRecord as error:
+                self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
+
+    def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
+        fields = self._format.decode_one(record.value, self._record)
+        found = Decoded(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=record.offset,
+            event_time=EPOCH if self._is_broadcast else EPOCH + record.timestamp_ms * MS,
+            fields=fields,
+        )
+        if self._event_time is not None:
+            found = replace(found, event_time=found.at(self._event_time))
+        if found.event_time > self._limit:
+            raise BadRecord(Reason.IN_THE_FUTURE.value)
+        return found
+
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.limits`.
 Row = Mapping[str, Any]

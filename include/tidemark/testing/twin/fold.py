@@ -16,11 +16,10 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
 from tidemark.model.kinds.base.python import OfKey, Overflow
-from tidemark.model.schema.key_groups import key_group
-from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
+from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group
 from tidemark.portable_sql.custom_aggregate import partial_sql
 from tidemark.portable_sql.dialects import DUCKDB
-from tidemark.sql.fold_columns import quoted
 
 if TYPE_CHECKING:
     from tidemark.readers.duckdb_session import Ask
@@ -64,7 +63,7 @@ def _query(sql: str, columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[
     import duckdb
     import pyarrow as pa
 
-    from tidemark.tables.arrow_types import arrow_schema
+    from tidemark.tables.delta_tables import arrow_schema
 
     table = pa.Table.from_pylist([dict(r) for r in rows], schema=arrow_schema(columns))
     try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import StoreError
 from tidemark.model.retention.erasure import ErasedKey
-from tidemark.model.schema.key_groups import key_text
+from tidemark.model.schema.operator_schema import key_text
 from tidemark.ports import LiveFile, WrittenFile
 from tidemark.testing.twin.tables import MemoryTables, Row
 

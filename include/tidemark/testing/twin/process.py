@@ -7,17 +7,14 @@ from typing import Any
 
 from tidemark.declare.operators import Process
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.checkpoint.operator_lists import OperatorState, task_of
-from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
-from tidemark.model.schema.key_groups import key_group
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, Output, Placed
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
-from tidemark.sql.resolve import run_columns
 from tidemark.testing.twin.entries import values_of
 from tidemark.testing.twin.fold import Decoded, access_ms, key_of
 

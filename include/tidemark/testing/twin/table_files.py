@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemark.model.retention.delta_logs import LOG, log_version
+from tidemark.model.checkpoint.segments import LOG, log_version
 from tidemark.model.retention.shared_state import StoredFile, TableFile, TableHistory
 from tidemark.testing.twin.tables import MemoryTables
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.errors import ConflictError, StoreError
-from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.manifest import Commit, CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.segments import Segment, StateHandle
-from tidemark.model.checkpoint.table_writes import CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.core.canonical import checksum
 from tidemark.ports import Fence, UncertainPut
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
+from tidemark.declare.operators import bind_field
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, Precision, field_type
-from tidemark.model.schema.binding import bind_field
-from tidemark.model.schema.field_descriptors import StateDescriptor, annotated
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.kinds.base.kind import StateDescriptor, annotated
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField, run_columns
 from tidemark.readers.duckdb_session import Ask
-from tidemark.sql.resolve import compacted_sql, resolving_sql, run_columns
-from tidemark.tables.arrow_types import arrow_schema
+from tidemark.sql.resolve import compacted_sql, resolving_sql
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.fold import Decoded, folded
 from tidemark.testing.twin.merge import compacted, resolved
 

@@ -21,10 +21,9 @@ from tests.unit.model.kinds.bench import Bench, Case, expected, known, random_re
 from tidemark import state
 from tidemark.errors import UsageError
 from tidemark.model.kinds import registry
-from tidemark.model.kinds.base.fold_kind import FoldKind
-from tidemark.model.kinds.base.lookup import KNOWN, state_kind
+from tidemark.model.kinds.base.kind import FoldKind
 from tidemark.model.kinds.base.process_kind import ProcessKind
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import KNOWN, OperatorSchema, state_kind
 from tidemark.readers.duckdb_session import Ask, asking
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))

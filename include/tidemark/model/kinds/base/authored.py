@@ -5,11 +5,9 @@ from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold_kind import FoldKind
-from tidemark.model.kinds.base.kind import Accumulators, Input
+from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
 from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.portable_sql.custom_aggregate import (
     Aggregate,

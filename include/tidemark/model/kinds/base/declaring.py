@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.ttl import Ttl, as_ttl
-from tidemark.model.schema.field_descriptors import StateDescriptor
+from tidemark.model.kinds.base.kind import StateDescriptor
 
 TimeToLive = timedelta | Ttl | None
 

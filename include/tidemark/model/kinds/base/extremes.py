@@ -6,11 +6,9 @@ from typing import Any, ClassVar
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold_kind import FoldKind
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 from tidemark.portable_sql.dialects import Dialect
 

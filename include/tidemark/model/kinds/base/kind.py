@@ -1,17 +1,107 @@
 """The protocol of a kind of state, with defaults that suit most kinds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from tidemark.errors import DeclarationError
-from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.lookup import KNOWN
-from tidemark.model.kinds.base.sql import quoted
-from tidemark.model.schema.field_descriptors import StateDescriptor
-from tidemark.model.schema.operator_schema import StoredField
+from tidemark.model.core.ttl import Ttl
+from tidemark.model.core.types import FieldType, holds_map
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
+from tidemark.model.kinds.base.sql import expired, quoted
+from tidemark.model.schema.operator_schema import KNOWN, KeyColumn, StoredField, state_kind
 from tidemark.portable_sql.custom_aggregate import Aggregate
+from tidemark.portable_sql.dialects import Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDescriptor:
+    """One declared field of keyed state: its name, kind and type; the rows are stored elsewhere.
+
+    Attributes:
+        kind: name of its kind; see `model.kinds`.
+        source: dotted path of the folded record field; empty for `count`, expressions, and a process.
+        name: name of the field; set when the class is created.
+        type: its type; set when the class is created.
+        ignore_nulls: `first` and `latest` skip records in which the field is null.
+        limit: of `distinct` and `list`: more values are an error that names the key.
+        initial: of `value`: the value of a key that has none.
+        ttl: how long it lives after its last access; None = for ever.
+        aggregate: of `aggregate` and `reduce`: the expressions.
+        options: further options of the aggregate, by name; only some kinds have any.
+        others: further record fields that it is computed from; only some kinds have any.
+        was: the previous name of a renamed field: its state is carried over.
+        hint: the annotation, resolved; set when the class is created.
+    """
+
+    kind: str
+    source: str = ""
+    name: str = ""
+    type: FieldType = FieldType("int")
+    ignore_nulls: bool = False
+    limit: int = 1000
+    initial: Any = None
+    ttl: Ttl | None = None
+    aggregate: Aggregate | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
+    was: str = ""
+    hint: Any = field(default=None, compare=False)
+
+    @property
+    def state_kind(self) -> "StateKind":
+        """Its kind."""
+        return state_kind(self.kind)
+
+    @property
+    def default(self) -> object:
+        """The value of a key without such state; a new object each time if it is mutable."""
+        return self.state_kind.default(self)
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it belongs in a `Process`."""
+        return self.state_kind.is_process
+
+
+def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
+    """Returns a descriptor with its name and type.
+
+    Raises:
+        DeclarationError: the kind cannot have that type.
+    """
+    kind = declared.state_kind
+    wanted = kind.annotation
+    if wanted and found.kind != wanted:
+        words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
+        raise DeclarationError(
+            f"{where}: state.{kind.shown} is {wanted}, declared {found.kind}", next=f"declare {words}."
+        )
+    _refuse_dicts(kind, found, where)
+    if kind.is_collection:
+        return replace(declared, name=name, type=found.with_null(False))
+    if declared.ttl is not None and not found.nullable:
+        raise DeclarationError(
+            f"{where}: a field with a ttl may be absent", next="declare it `... | None`, or leave ttl out."
+        )
+    declared = kind.check_annotation(declared, found, where)
+    return replace(declared, name=name, type=found.with_null(kind.is_optional(declared, found)))
+
+
+def _refuse_dicts(kind: "StateKind", found: FieldType, where: str) -> None:
+    """Refuses dicts inside other types: entries are separate rows, so only the dict of a map can be stored."""
+    if kind.is_stored_by_entry:
+        if found.element is not None and holds_map(found.element):
+            raise DeclarationError(
+                f"{where}: a dict inside a dict",
+                next="use one key for both levels, as in f'{a}/{b}', or a list of a dataclass with a key and a value.",
+            )
+    elif holds_map(found):
+        raise DeclarationError(
+            f"{where}: a dict inside state.{kind.shown}", next="declare `dict[..., ...] = state.map()`."
+        )
+
 
 Accumulators = tuple[tuple[str, FieldType], ...]
 """Column and type of each accumulator, in order."""
@@ -142,3 +232,148 @@ def record_field(at: str, path: str, record: FieldType) -> FieldType:
     if found is None:
         raise DeclarationError(f"{at}: the record has no field {path!r}", next="name a field of the record.")
     return found
+
+
+Time = int | str | None
+"""The time on the operator's clock in milliseconds, or an expression for it; None = nothing expires."""
+
+
+class FoldKind(StateKind):
+    """A kind of a fold. Its merge is associative, so barriers may cut and compactions regroup anywhere.
+
+    The partial is Spark SQL, because only Spark folds records; merge and finish are SQL of both engines; the Python is
+    the twin of all three. They must give the same result, bit for bit if the field `is_exact`.
+    """
+
+    def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
+        """See `StateKind`."""
+        over = record_field(at, declared.source, record)
+        finished = self.result_type(at, declared, over)
+        if finished.with_null(declared.type.nullable) != declared.type:
+            raise DeclarationError(
+                f"{at}: state.{self.shown}({declared.source!r}) is {finished.sql}, declared {declared.type.sql}",
+                next="make the annotation agree with the record field.",
+            )
+        return Input(over=over)
+
+    def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
+        """Returns the type of the finished value; its nullability is ignored.
+
+        Raises:
+            DeclarationError: the kind does not fold such a field.
+        """
+        return over
+
+    # SQL
+
+    @abstractmethod
+    def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
+        """Returns, per accumulator, an aggregate expression over the records of a key in one batch, in Spark SQL.
+
+        Args:
+            field: the field.
+            only: a condition on records; empty = all count.
+            emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
+        """
+
+    @abstractmethod
+    def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
+        """Returns, per accumulator, an aggregate expression over stored rows of a key; null if cut off."""
+
+    def finish(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: Time) -> str:
+        """Returns the expression that readers see, over merged accumulators and `_last_at`."""
+        value = self.finished(field, keys, dialect)
+        hidden = expired('coalesce("_last_at", 0)', field, now)
+        empty = dialect.or_empty("NULL") if self.is_collection else "NULL"
+        return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
+
+    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+        """Returns the same as `finish`, without expiry."""
+        return quoted(field.name)
+
+    def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
+        """Returns columns of a run other than the plain partials, in Spark SQL over the partials and `_last_at`."""
+        return {}
+
+    def adds(self, field: StoredField) -> str:
+        """Returns the condition that the field of a run's row adds something to older rows."""
+        return f"{quoted(field.accumulators[0][0])} IS NOT NULL"
+
+    def may_leave_64_bits(self, field: StoredField) -> bool:
+        """Whether the field adds integers, whose sum may not fit 64 bits."""
+        return False
+
+    def is_present(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> str:
+        """Returns the condition that the field of a merged row has not expired.
+
+        Args:
+            field: the field, which has a ttl.
+            hidden: the condition that its last access is too long ago.
+            dialect: dialect of the engine.
+            now: the time.
+        """
+        return f"NOT ({hidden})"
+
+    def dropped(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
+        """Returns columns of a merged row without expired values; the arguments are those of `is_present`."""
+        return {name: f"CASE WHEN {hidden} THEN NULL ELSE {quoted(name)} END" for name, _ in field.accumulators}
+
+    # Python
+
+    @abstractmethod
+    def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
+        """Returns the accumulators of a key's records in one batch; twin of `partials` and `run_columns`.
+
+        Raises:
+            StateOverflowError: they do not fit.
+        """
+
+    @abstractmethod
+    def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
+        """Merges the n-th accumulator of stored rows, the oldest first; twin of `merges`.
+
+        Raises:
+            StateOverflowError: it does not fit.
+        """
+
+    def read(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """Returns the value that readers see for a merged row; twin of `finish`.
+
+        Raises:
+            StateOverflowError: it does not fit.
+        """
+        if self.is_hidden(field, of.now, row):
+            return [] if self.is_collection else None
+        return self.value(field, of, row)
+
+    def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
+        """Returns the same as `read`, without expiry."""
+        return row[field.name]
+
+    def is_hidden(self, field: StoredField, now: int | None, row: Row) -> bool:
+        """Whether the whole field of a merged row has expired; twin of `is_present`."""
+        return is_expired(field, row["_last_at"], now)
+
+    def swept(self, field: StoredField, now: int | None, row: Row) -> dict[str, Any]:
+        """Returns columns of a merged row without expired values; twin of `dropped`."""
+        if self.is_hidden(field, now, row):
+            return dict.fromkeys((name for name, _ in field.accumulators), None)
+        return {}
+
+
+def checked_number(at: str, kind: str, over: FieldType) -> FieldType:
+    """Returns the type if it is a number.
+
+    Raises:
+        DeclarationError: it is not.
+    """
+    if not over.is_number:
+        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
+    return over
+
+
+def sum_type(over: FieldType) -> FieldType:
+    """Returns the type of sums; sums of decimals have 38 digits."""
+    if over.kind == "decimal":
+        return FieldType("decimal", nullable=True, digits=38, scale=over.scale)
+    return over.with_null(True)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from tidemark.model.core.offsets import PER_RECORD
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold_kind import FoldKind
-from tidemark.model.kinds.base.kind import Accumulators
+from tidemark.model.kinds.base.kind import Accumulators, FoldKind
 from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField

@@ -6,10 +6,8 @@ from typing import Any
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.fold_kind import Time
-from tidemark.model.kinds.base.kind import Input, StateKind
+from tidemark.model.kinds.base.kind import Input, StateDescriptor, StateKind, Time
 from tidemark.model.kinds.base.python import Row
-from tidemark.model.schema.field_descriptors import StateDescriptor
 from tidemark.model.schema.operator_schema import StoredField
 from tidemark.portable_sql.dialects import Dialect
 

@@ -6,10 +6,15 @@ parts of a `Dialect`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
+from tidemark.errors import StateOverflowError
+from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import KeyColumn, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.portable_sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
 from tidemark.portable_sql.dialects import Dialect
 
 OVERFLOW = "tidemark_state_overflow"
@@ -125,3 +130,90 @@ def merged_count(column: str) -> str:
 def as_double(value: str, of: FieldType) -> str:
     """Returns a number as a double; decimals through text, because engines round wide ones differently."""
     return value if of.kind == "float" else f"CAST(CAST({value} AS STRING) AS DOUBLE)"
+
+
+def spark(sql: str) -> str:
+    """Returns the same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks."""
+    return sql.replace('"', "`")
+
+
+def partials(field: StoredField, only: str = "", *, emitted: bool = False) -> list[tuple[str, str]]:
+    """Returns (column, aggregate expression over the records of a key) for each accumulator of a field.
+
+    Args:
+        field: the field.
+        only: a condition on records; by default all count.
+        emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
+    """
+    return _named(field, field.folded.partials(field, only, emitted=emitted))
+
+
+def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
+    """Returns (column, aggregate expression over stored rows of a key) for each accumulator."""
+    return _named(field, field.folded.merges(field, keys, dialect))
+
+
+def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | str | None) -> str:
+    """Returns the expression of a fold's field over merged accumulators.
+
+    Args:
+        field: the field.
+        keys: for messages.
+        dialect: dialect of the engine.
+        now: the time on the operator's clock in milliseconds, or an expression for it; None = nothing expires.
+    """
+    return field.folded.finish(field, keys, dialect, now)
+
+
+def key_columns(schema: OperatorSchema) -> list[str]:
+    """Returns quoted key columns."""
+    return [quoted(k.name) for k in schema.keys]
+
+
+def now_of(schema: OperatorSchema, now: Now) -> int | None:
+    """Returns the time on an operator's clock."""
+    return now.of(schema.clock)
+
+
+def _named(field: StoredField, made: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip((name for name, _ in field.accumulators), made, strict=True))
+
+
+_PREFIX = "state overflow: "
+
+
+def limited(schema: OperatorSchema) -> OperatorSchema | None:
+    """Returns the schema with only the fields that may exceed a limit; None if no field has one.
+
+    If there is one, sums of integers are included, at no extra cost. A process knows the whole state of a key when it
+    writes it, so its limits are not checked here.
+    """
+    if schema.kind != "fold" or not any(f.folded.is_limited for f in schema.fields):
+        return None
+    return replace(schema, fields=tuple(f for f in schema.fields if _is_checked(f)))
+
+
+def adds_sql(schema: OperatorSchema) -> str:
+    """Returns the condition, in ANSI SQL over rows of a run, that a row adds to a limited field of older rows.
+
+    A value or a tombstone has no older rows; a row that adds nothing stays within the limit.
+    """
+    return f"\"_kind\" = 'operand' AND ({' OR '.join(f.folded.adds(f) for f in schema.fields)})"
+
+
+@contextmanager
+def overflows_of(uid: str) -> Iterator[None]:
+    """Adds the operator to errors of keys whose state does not fit.
+
+    Raises:
+        StateOverflowError: the error of the block, with the operator.
+    """
+    try:
+        yield
+    except StateOverflowError as error:
+        what = f"{_PREFIX}{uid}: {error.what.removeprefix(_PREFIX)}"
+        raise StateOverflowError(what, safe=error.safe, next=error.next) from error
+
+
+def _is_checked(f: StoredField) -> bool:
+    return f.folded.is_limited or f.folded.may_leave_64_bits(f)

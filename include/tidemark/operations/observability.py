@@ -2,22 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.failure_policy import classify
 from tidemark.coordinator.records.checkpoint_counts import tally
-from tidemark.coordinator.records.stop_records import Stops
 from tidemark.coordinator.records.timeline_tree import Branch, branches
+from tidemark.coordinator.records.timelines import Stops
+from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.deadline import Punctuality
+from tidemark.model.checkpoint.checkpoint_facts import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
+from tidemark.model.checkpoint.openlineage_events import (
+    EMBEDDED_BROKER,
+    Attempted,
+    Json,
+    Naming,
+    attempted,
+    without_nulls,
+)
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import IdRecord
 from tidemark.operations import compaction
+from tidemark.ports import StepListener
 from tidemark.ports.observing import Metrics
 
 _log = structlog.get_logger("tidemark")
@@ -171,3 +183,46 @@ def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
     first = coordinator.objects.read(IdRecord, listed[0]) if listed else None
     plan = None if first is None else coordinator.objects.plan(first.slot)
     return None if plan is None else plan.planned_at_ms
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def execute_attempt(
+    context: Context, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None
+) -> Sealed:
+    """As `execute`, announced.
+
+    Raises:
+        TidemarkError: as `execute`.
+    """
+    context.renew_lock(pipeline, owned.plan)
+    if context.observers.lineage is None:
+        return context.execute(pipeline, owned, listener)
+    event = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
+    _announce(context, event.started(context.clock.now_ms()))
+    try:
+        return context.execute(pipeline, owned, listener)
+    except BaseException as error:
+        # Airflow's timeouts and Ctrl-C are no Exceptions, but end an attempt all the same.
+        _announce(context, event.failed(context.clock.now_ms(), classify(error)))
+        raise
+
+
+def announce(context: Context, found: Checkpoint) -> None:
+    """Announces a completed checkpoint; a repeated call announces the same event."""
+    if context.observers.lineage is not None:
+        _announce(context, attempted(found, _naming(context)).completed(context.clock.now_ms(), found))
+
+
+def _naming(context: Context) -> Naming:
+    server = (context.settings.kafka_bootstrap or EMBEDDED_BROKER).split(",")[0].strip()
+    jobs = context.settings.openlineage_namespace
+    return Naming(jobs=jobs, broker=server, warehouse=str(context.settings.warehouse))
+
+
+def _announce(context: Context, event: Json) -> None:
+    sink = context.observers.lineage
+    if sink is not None:
+        context.observers.lineage_calls.call(lambda: sink.announce(without_nulls(event)))

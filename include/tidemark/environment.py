@@ -1,0 +1,345 @@
+"""What a context takes from its surroundings: clock and ids, the warehouse, pipeline files, observers."""
+
+import getpass
+import hashlib
+import importlib.util
+import sys
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tidemark.declare.pipeline import BESIDE, Pipeline
+from tidemark.errors import DeclarationError, NotFoundError, TidemarkError
+from tidemark.model.core.names import S3Url, checked_name
+from tidemark.settings import Settings
+from tidemark.telemetry.bounded import Bounded
+
+if TYPE_CHECKING:
+    from tidemark.ports.observing import LineageSink, Metrics
+    from tidemark.storage.local_store import Root
+    from tidemark.storage.s3_folder import S3Folder
+
+
+class SystemClock:
+    """The wall clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch (UTC)."""
+        return time.time_ns() // 1_000_000
+
+
+def random_id() -> str:
+    """Returns a new random id of 32 hex digits."""
+    return uuid.uuid4().hex
+
+
+def user_name() -> str:
+    """The user of this process; `unknown` where the system does not know either."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+T = TypeVar("T")
+
+
+class _Lazy:
+    """Creates an object on first access to one of its attributes, then forwards every access to it."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> object:
+        return self._make()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._made, name)
+
+
+def lazily(make: Callable[[], T]) -> T:
+    """Returns a proxy for the object that `make` returns; `make` is called on first use.
+
+    The coordinator takes its log in the constructor, but most commands never contact Kafka. A cached property would
+    import the client and look for a broker each time a command lists checkpoints.
+    """
+    return cast(T, _Lazy(make))
+
+
+class WarehouseLocation:
+    """The location of all tables and objects. It imports and connects to nothing before its first use.
+
+    Args:
+        settings: contains the warehouse.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def bucket(self) -> "S3Folder | None":
+        """The warehouse if it is in a bucket, else None; its connections close with this object.
+
+        Raises:
+            UsageError: the variables of AWS are invalid.
+        """
+        if not isinstance(self._settings.warehouse, S3Url):
+            return None
+        folder = open_bucket_folder(self._settings, self._settings.warehouse)
+        weakref.finalize(self, folder.close)
+        return folder
+
+    @property
+    def root(self) -> "Root":
+        """The root of all tables, as the table classes take it."""
+        return self.bucket or str(self._settings.warehouse)
+
+    @property
+    def local_folder(self) -> Path:
+        """The local folder of the warehouse; for a warehouse in a bucket, the folder of its locks and scratch files."""
+        if isinstance(self._settings.warehouse, Path):
+            return self._settings.warehouse
+        named = hashlib.sha256(f"{self._settings.s3_endpoint} {self._settings.warehouse}".encode()).hexdigest()
+        return self._settings.home / "buckets" / named[:16]
+
+    def refuse_unconditional(self) -> None:
+        """Checks that the store supports conditional writes: of two objects with one name, the first must stay.
+
+        Raises:
+            NotFoundError: the bucket does not exist.
+            StoreError: the store does not support them, or does not answer.
+        """
+        if self.bucket is not None:
+            from tidemark.storage.s3_store import refuse_unconditional
+
+            refuse_unconditional(self.bucket, random_id)
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a pipeline has anything in the warehouse."""
+        checked_name("pipeline", name)
+        if self.bucket is None:
+            return (self.local_folder / name).is_dir()
+        return next(self.bucket.listed(f"{name}/"), None) is not None
+
+    def has_planned(self, name: str) -> bool:
+        """Whether a pipeline has planned a checkpoint."""
+        checked_name("pipeline", name)
+        if self.bucket is None:
+            return (self.local_folder / name / "ids").is_dir()
+        return next(self.bucket.listed(f"{name}/ids/"), None) is not None
+
+    def list_pipelines(self) -> list[str]:
+        """Returns the pipelines that have planned a checkpoint, ordered by name."""
+        if self.bucket is None:
+            return sorted(p.parent.name for p in self.local_folder.glob("*/ids") if p.is_dir())
+        return [name for name in self.bucket.folders() if not name.startswith(".") and self.has_planned(name)]
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[str]:
+        """Yields a scratch folder relative to the warehouse, then deletes it, with those that dead processes have left.
+
+        The lock that marks its owner is on this machine, even if the warehouse is in a bucket, so only the host that
+        left a scratch folder deletes it.
+
+        Raises:
+            StoreError: the folder cannot be created.
+        """
+        from tidemark.storage.scratch import scratch_folder
+
+        with scratch_folder(self.local_folder, name, random_id, self._empty_in_bucket) as scratch:
+            yield scratch
+
+    def _empty_in_bucket(self, folder: str) -> None:
+        if self.bucket is not None:
+            self.bucket.empty(folder)
+
+    def arrow(self) -> Any:  # noqa: ANN401
+        """Returns the warehouse's file system for pyarrow; None = the local file system.
+
+        Raises:
+            UsageError: there are no credentials.
+        """
+        return None if self.bucket is None else self.bucket.access.arrow()
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """The configuration with which Spark reaches a bucket, without secrets; empty for a local warehouse."""
+        return {} if self.bucket is None else self.bucket.access.spark_conf()
+
+
+def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
+    """Opens a folder of a bucket without contacting the store; the caller closes it.
+
+    Raises:
+        UsageError: the variables of AWS are invalid.
+    """
+    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_location import S3Place
+
+    return opened(
+        S3Place(
+            bucket=url.bucket,
+            prefix=url.prefix,
+            endpoint=settings.s3_endpoint,
+            region=settings.s3_region,
+            path_style=settings.s3_path_style,
+        )
+    )
+
+
+def find_pipeline(name: str, folders: Sequence[Path]) -> Pipeline:
+    """Returns the pipeline called `name`.
+
+    Raises:
+        NotFoundError: no file declares it; the message lists the declared ones.
+        DeclarationError: two files declare it, or a file cannot be imported and no other file declares it.
+    """
+    checked_name("pipeline", name)
+    found: dict[str, tuple[Pipeline, Path]] = {}
+    broken: list[TidemarkError] = []
+    for path in _files(folders):
+        try:
+            declared = declared_in(path)
+        except TidemarkError as error:
+            broken.append(error)
+            continue
+        for pipeline in declared:
+            if pipeline.name in found and found[pipeline.name][1] != path:
+                raise DeclarationError(
+                    f"two files declare the pipeline {pipeline.name}: {found[pipeline.name][1]} and {path}",
+                    next="rename one of them.",
+                )
+            found[pipeline.name] = (pipeline, path)
+    if name in found:
+        return found[name][0]
+    if broken:
+        raise broken[0]
+    known = ", ".join(sorted(found)) or "none"
+    raise NotFoundError(f"no pipeline {name!r}", next=f"name one of: {known}; or set TIDEMARK_PIPELINES.")
+
+
+def declared_in(path: Path) -> list[Pipeline]:
+    """Returns the pipelines that one file declares at module level.
+
+    Raises:
+        DeclarationError: the file cannot be imported; the message says where and why.
+    """
+    module = _imported(path)
+    seen: dict[int, Pipeline] = {id(v): v for v in vars(module).values() if isinstance(v, Pipeline)}
+    return list(seen.values())
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise NotFoundError(f"no such folder of pipelines: {folder}", next="correct TIDEMARK_PIPELINES.")
+        yield from sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
+
+
+def _imported(path: Path) -> ModuleType:
+    # Resolve links: a link that now points to other code must not show the old file.
+    real = path.resolve()
+    name = f"{path.parent.name}.{path.stem}"
+    # One module per file, under the name that `from pipelines.x import y` gives it if that is the same file, so that
+    # classes declared in it have one identity in a process. The name from a second such folder gets a suffix.
+    for known_as in (name, name + BESIDE + hashlib.sha256(str(real).encode()).hexdigest()[:12]):
+        known = sys.modules.get(known_as)
+        if known is None:
+            return _loaded(known_as, real)
+        if Path(known.__file__ or "").resolve() == real:
+            return known
+    raise DeclarationError(f"cannot import {path}: the module name {known_as} is taken", next="rename the file.")
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DeclarationError(f"cannot import {path}", next="give it a .py name.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except TidemarkError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise _unimportable(path, error) from error
+    return module
+
+
+def _unimportable(path: Path, error: Exception) -> DeclarationError:
+    line = error.lineno if isinstance(error, SyntaxError) else _line_in(path, error)
+    where = f"{path}:{line}" if line else str(path)
+    return DeclarationError(
+        f"cannot import the pipeline file {where}: {type(error).__name__}: {error}",
+        next="fix the file; `python " + str(path) + "` shows the whole traceback.",
+    )
+
+
+def _line_in(path: Path, error: Exception) -> int | None:
+    found, step = None, error.__traceback__
+    while step is not None:
+        if Path(step.tb_frame.f_code.co_filename) == path:
+            found = step.tb_lineno
+        step = step.tb_next
+    return found
+
+
+SECONDS = 2.0
+"""How long a run waits for a receiver, in seconds."""
+
+
+class Observers:
+    """The receivers of one context. After its first failure, a receiver is not called again.
+
+    Args:
+        settings: the settings that name the receivers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def metrics(self) -> "list[Metrics]":
+        """The StatsD server from the settings; None if there is none."""
+        from tidemark.telemetry.statsd import StatsdMetrics
+
+        return [StatsdMetrics(self._settings.statsd)] if self._settings.statsd else []
+
+    @cached_property
+    def metrics_calls(self) -> Bounded:
+        """Calls the receivers of metrics."""
+        return Bounded("metrics", SECONDS)
+
+    @cached_property
+    def lineage(self) -> "LineageSink | None":
+        """The receiver of lineage events; None if events are not sent."""
+        from tidemark.telemetry.openlineage import FileLineage, HttpLineage
+
+        settings = self._settings
+        address, key = settings.openlineage, settings.openlineage_api_key
+        if address is None:
+            return None
+        if address.startswith("file:"):
+            return FileLineage(settings.root / Path(address.removeprefix("file:")))
+        if address.startswith("kafka://"):
+            from tidemark.telemetry.openlineage_kafka import KafkaLineage
+
+            bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
+            # The credentials are for the Kafka in the settings; another Kafka must not get them.
+            is_ours = bootstrap == settings.kafka_bootstrap
+            return KafkaLineage(bootstrap, topic, SECONDS, settings.kafka_client_options if is_ours else {})
+        return HttpLineage(address, None if key is None else key.get_secret_value(), SECONDS)
+
+    @cached_property
+    def lineage_calls(self) -> Bounded:
+        """Calls the receiver of lineage events."""
+        return Bounded("lineage", SECONDS)
