@@ -54,7 +54,7 @@ class Context:
         self._locks: dict[tuple[str, str], HeldLock] = {}
 
     def pipeline(self, name: str) -> Pipeline:
-        """Returns the declaration of a pipeline; see `discovery.find_pipeline`."""
+        """Returns the declaration of a pipeline; see `environment.find_pipeline`."""
         return find_pipeline(name, self.settings.pipelines)
 
     def require_pipeline(self, name: str) -> str:

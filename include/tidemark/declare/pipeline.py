@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 BESIDE = "@"
-"""Starts the suffix of a module name that only distinguishes files of one name in one process (`discovery`)."""
+"""Starts the suffix of a module name that only distinguishes files of one name in one process (`environment`)."""
 
 _PLAIN = (str, bytes, int, float, date, time, timedelta, Decimal, Enum)
 """Types whose `repr` is the same in every process."""

@@ -26,12 +26,12 @@ w = tidemark.open(sys.argv[1])
 heavy = {"duckdb", "pyarrow", "deltalake", "pandas", "boto3"} & set(sys.modules)
 assert not heavy, heavy
 
-from tidemark.declare import discovery
+from tidemark import environment
 
 def refuse(*_):
     raise AssertionError("pipelines are looked for")
 
-discovery.declared_in = discovery._files = refuse
+environment.declared_in = environment._files = refuse
 
 flights = w["flights"]
 assert list(w) == w.pipelines() == ["flights"]

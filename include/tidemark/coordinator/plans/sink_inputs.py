@@ -36,7 +36,7 @@ class Undelivered:
         records: number of records that its operator emitted, including rows that are not due.
         passed_over: source offsets whose rows are not sent: other timelines sent them, or a promote withheld them.
         sent: what the lineage has sent once these rows are sent; see `DeliveryRecord.sent`.
-        timeline: the live timeline for which the rows are due; see `deliveries.is_live`.
+        timeline: the live timeline for which the rows are due; see `loop.is_live`.
         is_gone: whether retention released the rows before a timeline began at a later checkpoint.
     """
 
