@@ -39,7 +39,7 @@ def test_what_the_bucket_refuses_is_told(made: Market, other: Market, place: Buc
     proxy.rule = Times(Fault.CUT_BODY, 10**6, "GET", r"tills\.parquet$")
     exported(made, place).failed(1, "state/tills.parquet", "replies break off in the middle")
     proxy.rule = Times(400, 10**6, "GET")
-    exported(made, place).failed(1, "S3 says BadRequest (HTTP 400)")
+    exported(made, place).failed(1, "S3 answers BadRequest (HTTP 400)")
     assert place.files() == {}
     jobs = (made.tidemark.warehouse / "market" / "jobs").glob("*.end.json")
     assert not all(json.loads(p.read_text())["body"]["done"] for p in jobs), "what failed is over, and not done"
