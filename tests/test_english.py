@@ -19,12 +19,10 @@ REWRITE = {
     "docs/deploy.md",
     "docs/flink-rows.md",
     "docs/glossary.md",
-    "docs/guarantees.md",
-    "docs/rest.md",
     "docs/scale.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 16
+MOST = 14
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
