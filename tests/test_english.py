@@ -19,10 +19,9 @@ REWRITE = {
     "docs/deploy.md",
     "docs/flink-rows.md",
     "docs/glossary.md",
-    "docs/scale.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 14
+MOST = 13
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
