@@ -16,12 +16,11 @@ REWRITE = {
     "docs/benchmarks/retention-costs.md",
     "docs/benchmarks/scale.md",
     "docs/benchmarks/state-costs.md",
-    "docs/deploy.md",
     "docs/flink-rows.md",
     "docs/glossary.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 13
+MOST = 12
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
