@@ -8,15 +8,11 @@ ROOT = Path(__file__).resolve().parents[1]
 REWRITE = {
     "docs/architecture.md",
     "docs/benchmarks/README.md",
-    "docs/benchmarks/faults.md",
-    "docs/benchmarks/restore-points.md",
-    "docs/benchmarks/retention-costs.md",
-    "docs/benchmarks/state-costs.md",
     "docs/flink-rows.md",
     "docs/glossary.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 8
+MOST = 4
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
