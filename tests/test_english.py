@@ -7,12 +7,11 @@ from tests.english import HABITS, findings, pages, source_prose, sources
 ROOT = Path(__file__).resolve().parents[1]
 REWRITE = {
     "docs/architecture.md",
-    "docs/benchmarks/README.md",
     "docs/flink-rows.md",
     "docs/glossary.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 4
+MOST = 3
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
