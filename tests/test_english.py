@@ -6,12 +6,10 @@ from tests.english import HABITS, findings, pages, source_prose, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 REWRITE = {
-    "docs/architecture.md",
     "docs/flink-rows.md",
-    "docs/glossary.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 3
+MOST = 1
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
