@@ -6,10 +6,9 @@ from tests.english import HABITS, findings, pages, source_prose, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 REWRITE = {
-    "docs/flink-rows.md",
 }
 """Pages that are still to be rewritten. This list only ever gets shorter."""
-MOST = 1
+MOST = 0
 """How long the list is: lower it with the list, never raise it."""
 
 SAMPLES = {
