@@ -1,4 +1,4 @@
-"""Writes what `make bench` measured: rows as JSON, a page with medians, ratios and phases, and a plot."""
+"""Writes the results of `make bench`: rows as JSON, a page with medians, ratios and phases, and a plot."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def page(name: str, facts: Mapping[str, Any], rows: Rows) -> str:
         told(facts),
         "",
         f"{facts['rounds']} interleaved checkpoints per size, each of {facts['updates']:,} uniform updates, from the",
-        "plan's question to Kafka to the published manifest, with a warm Spark Connect server. The final state of each",
+        "plan's request to Kafka to the published manifest, with a warm Spark Connect server. The final state of each",
         "size was compared with numpy's, key by key.",
         "",
         f"![seconds per checkpoint]({name}.svg)",
@@ -71,8 +71,9 @@ def page(name: str, facts: Mapping[str, Any], rows: Rows) -> str:
 
 def _checkpoints(rows: Rows, measured: Mapping[str, Rows]) -> list[str]:
     lines = [
-        "`ratio` is to the median of the smallest of the kind, with its 95 % bootstrap interval. `bytes` compares a",
-        "run with its keys and fields as one Parquet file. `to fold` is to the fold of the same size.",
+        "`ratio` is relative to the median of the smallest size of the kind, with its 95 % bootstrap interval. `bytes`",
+        "is the size of a run relative to its keys and fields as one Parquet file. `to fold` is relative to the fold",
+        "of the same size.",
         "",
         "| operator | median s | p90 s | ratio | to fold | run kB | bytes | full MB | first checkpoint s |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -97,8 +98,8 @@ def _checkpoints(rows: Rows, measured: Mapping[str, Rows]) -> list[str]:
 
 def _compactions(measured: Mapping[str, Rows]) -> list[str]:
     lines = [
-        "After each checkpoint what is due is compacted. A whole-base rewrite takes in the first checkpoint's rows.",
-        "`mean` is that of checkpoint and level fold together, whole-base rewrites left out.",
+        "Due compactions run after each checkpoint. A whole-base rewrite includes the first checkpoint's rows.",
+        "`mean` is the mean of checkpoint and level fold together, without whole-base rewrites.",
         "",
         "| operator | level folds | median s | whole-base rewrites | s | mean s | mean / median checkpoint |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -119,7 +120,7 @@ def _compactions(measured: Mapping[str, Rows]) -> list[str]:
 def _diffs(diffs: Rows) -> list[str]:
     lines = [
         "A diff over about one percent of the keys of the largest fold: the share of the later state's bytes that it",
-        "reads, by what it tells (values of 20 keys).",
+        "reads, by the detail that it shows (values of 20 keys).",
         "",
         "| detail | changed keys | bytes read | s |",
         "|---|---:|---:|---:|",

@@ -1,4 +1,4 @@
-"""The page of `benchmarks.scale`: a table for each thing that grows, and what ten times as much of it costs."""
+"""The page of `benchmarks.scale`: a table for each thing that grows, and the cost of ten times as much of it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ TITLES = {
     "pipelines": "pipelines",
 }
 WORDS = {
-    "plan_cold": "plan of the next checkpoint, on a host that has kept nothing",
+    "plan_cold": "plan of the next checkpoint, on a host without an index",
     "plan": "plan of the next checkpoint",
     "list": "`checkpoint list` of 50",
-    "retention_cold": "retention's plan, on a host that has kept nothing",
+    "retention_cold": "retention's plan, on a host without an index",
     "retention_again": "retention's plan again, by another process",
-    "retention_one_more": "the same behind one more checkpoint",
+    "retention_one_more": "the same after one more checkpoint",
     "pages_first": "first answer of the page after a start",
-    "pages_longest": "the dearest answer until the whole history is read",
+    "pages_longest": "the most expensive answer until the whole history is read",
     "pages_read": "answers until the whole history is read",
     "page_overview": "overview",
     "page_search": "search for an id",
@@ -38,7 +38,7 @@ WORDS = {
 BYTES = {
     "pages_answers": "number of answers until the whole history is read",
     "manifest_bytes": "bytes of a manifest",
-    "index_bytes": "bytes that the host keeps",
+    "index_bytes": "bytes of the host's index",
     "peak_mb": "peak memory, MB",
 }
 
@@ -57,10 +57,10 @@ def page(data: str, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> str:
         "",
         f"Made by `{'BENCH=quick ' if facts['quick'] else ''}PYTHONPATH=include:. python -m benchmarks.scale`; data: "
         f"[{data}]({data}); {facts['cores']} cores, Python {facts['python']}.",
-        f"The load of the machine was between {min(loads)} and {max(loads)}, so seconds of CPU are told, which",
-        "depend on it less; the data have both. Each figure is the best of three tries, or the only one. `× 10` is",
-        "what ten times as much costs, from the last two sizes. Histories are copies of one real checkpoint of five",
-        "operators; Kafka and Spark are twins in memory.",
+        f"The load of the machine was between {min(loads)} and {max(loads)}, so the tables show seconds",
+        "of CPU, which depend on it less; the data has both. Each figure is the best of three tries, or the only one.",
+        "`× 10` is the cost of ten times as much, from the last two sizes. Histories are copies of one real checkpoint",
+        "with five operators; Kafka and Spark are twins in memory.",
     ]
     for name, found in rows.items():
         lines += ["", *_table(TITLES[name], found)]
@@ -84,7 +84,7 @@ def _table(title: str, rows: Rows) -> list[str]:
 
 
 def _tenfold(rows: Rows, values: Sequence[float | None]) -> str:
-    """The growth from the last two sizes; none is told of what is too quick for the clock, or was not measured."""
+    """The growth from the last two sizes; a dash for a time that is too short for the clock, or was not measured."""
     before, last = values[-2:]
     if not before or not last or last < 0.005:
         return "–"

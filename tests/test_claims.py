@@ -139,7 +139,7 @@ def test_the_cost_of_each_form_of_a_diff_is_what_was_measured() -> None:
 
 def test_the_help_of_a_diff_says_what_each_form_reads() -> None:
     help_text = " ".join((state_diff.diff.__doc__ or "").split())
-    assert "--keys-only reads the key columns of what changed." in help_text
+    assert "--keys-only reads only the key columns of changed rows." in help_text
     assert "looked up in the older state" in help_text
     assert "often most of its bytes" in help_text
     assert "--values also reads the row groups of both states" in help_text

@@ -11,18 +11,17 @@ GATES = {"timed": "without a gate", "gated": "with a gate"}
 TARGETS = {("timed", 10_000): 6.0, ("gated", 10_000): 10.0}
 """Seconds that half of the runs may take (issue 8, scenario j)."""
 METHOD = """\
-A DAG run of four tasks is triggered by REST on the warm embedded stack, one after another. `completed` is the moment
-when the manifest has its name, `ended` when Airflow calls the run a success. The pipelines count, add up and take a
-maximum per key."""
+DAG runs of four tasks are triggered by REST on the warm embedded stack, one after another. `completed` is the moment
+when the manifest is published, `ended` the moment when Airflow marks the run as successful. The pipelines compute a
+count, a sum and a maximum per key."""
 PHASES = """\
-Medians of seconds; their sum is about the time to the run's end. `accept`: Airflow has answered the trigger. `queued`:
-its scheduler has begun the run. Per task, `schedule`: the scheduler has found it and given it to its executor; `start`:
-its process has told so; `prepare`: the DAG file is parsed; `work`: the task's own; `report`: Airflow has its state.
-`end`: the scheduler has closed the run."""
+Medians of seconds; their sum is about the time to the run's end. A phase ends with this event. `accept`: Airflow has
+answered the trigger. `queued`: the scheduler has begun the run. Per task, `schedule`: the scheduler has found the task
+and given it to its executor; `start`: the task's process has reported its start; `prepare`: the DAG file is parsed;
+`work`: the task has done its work; `report`: Airflow has its state. `end`: the scheduler has closed the run."""
 CPU = """\
-Medians of seconds of CPU that each process has taken during a run. `tasks` are the processes of the four tasks,
-`executor` the workers that start and watch them. Other work on the machine lengthens times more than
-these."""
+Medians of seconds of CPU that each process used during a run. `tasks` are the processes of the four tasks, `executor`
+the workers that start and watch them. Other work on the machine affects these figures less than the times above."""
 
 
 def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
@@ -45,10 +44,10 @@ def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
             "",
             f"Made by `{facts['command']}` (seed {facts['seed']}, {facts['cores']} cores, Python {facts['python']},",
             f"{versions}); data: [{data}]({data}). The load of the machine before a run was {min(loads)} to",
-            f"{max(loads)}: above 1 or so other work has lengthened the times.",
+            f"{max(loads)}: above about 1, other work has lengthened the times.",
             "",
             *METHOD.splitlines(),
-            f"Every run read what was produced; all {sum(facts['checked_keys'].values()):,} final keys are numpy's.",
+            f"Every run read all records; all {sum(facts['checked_keys'].values()):,} final keys equal numpy's.",
             "",
             *_times(groups),
             "",
@@ -68,7 +67,7 @@ def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
             "",
             *_table("process", groups, "cpu", total=True),
             "",
-            "What was tried to make it shorter is told in [benchmarks](README.md#where-the-time-of-a-dag-run-went).",
+            "[Benchmarks](README.md#where-the-time-of-a-dag-run-went) lists the attempts to make it shorter.",
             "",
         ]
     )
@@ -81,7 +80,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def _times(groups: Groups) -> list[str]:
     lines = [
-        "| records | pipeline | runs | completed, p50 s | p95 s | ended, p50 s | p95 s | wanted, p50 s |",
+        "| records | pipeline | runs | completed, p50 s | p95 s | ended, p50 s | p95 s | target, p50 s |",
         "|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     for (pipeline, records), rows in groups.items():

@@ -20,57 +20,61 @@ from benchmarks.report import FOLDER, interval
 Row = Mapping[str, Any]
 OURS = "tidemark"
 QUESTIONS = {
-    "a": ("Cost of a checkpoint over state size", "Does the cost follow what changed, or what is there?"),
-    "b": ("Churn", "From which share of changed keys on does another way win?"),
-    "c": ("Key choice", "Do hot keys, or keys that lie together, change the order?"),
+    "a": (
+        "Cost of a checkpoint over state size",
+        "Does the cost depend on the number of changed keys, or on the size of the state?",
+    ),
+    "b": ("Churn", "At which share of changed keys does another system become faster?"),
+    "c": ("Key choice", "Do hot keys, or neighbouring keys, change the ranking?"),
     "d": (
         "A scheduled run in a fresh process",
-        "How long from the start of a process to durable rows? Here upkeep is what it then takes to end. Each starts\n"
-        "its driver as its user would: jars on the class path, no page, 4 GB. Tidemark's JVM compiles late and maps\n"
-        "the archive of classes that `make setup-driver` makes\n"
-        "([ADR 0020](../adr/0020-a-driver-maps-its-classes.md)); *with our JVM's options* is the query with both, and\n"
-        "an archive of its own run.",
+        "How long does it take from the start of a process to durable rows? In this section, upkeep is the time that\n"
+        "the process then needs to end. Each system starts its driver as its user would: jars on the class path, no\n"
+        "web page, 4 GB. Tidemark's JVM compiles late and maps the archive of classes that `make setup-driver`\n"
+        "creates ([ADR 0020](../adr/0020-a-driver-maps-its-classes.md)); *with Tidemark's JVM options* is the query\n"
+        "with both, and with an archive of its own run.",
     ),
-    "h": ("An idle run", "What does a run cost that finds nothing?"),
+    "h": ("An idle run", "What does a run cost that finds no records?"),
 }
 METHOD = """\
 Every system reads the same records of one Kafka topic (4 partitions, JSON, 16-byte keys that spread like hashes) and
-keeps count, sum and maximum per key. 5 % of the records have a key that was never seen, 1 % delete their key. A run
-begins when all records of a batch are in the topic, and ends when the new state is durable. In a round the systems take
-turns, each round begins with another one, and the first round does not count unless it is the only one. At the end the
-state of every system was compared with numpy's, row by row: one wrong row and there is no page.
+keeps count, sum and maximum per key. 5 % of the records have a new key, and 1 % delete their key. A run begins when all
+records of a batch are in the topic, and ends when the new state is durable. In each round the systems take turns, a
+different system begins each round, and the first round does not count unless it is the only one. At the end the state
+of every system was compared with numpy's, row by row; a single wrong row prevents the page from being written.
 
-- *Tidemark* compacts after its runs; that is timed apart, as upkeep. *Own driver* shares one warm JVM of two cores with
-  all Spark peers, which compiles by Java's own thresholds; *Connect server* is the embedded stack's own way, a JVM that
-  nobody else uses. Either had more than twenty runs that no table shows.
-- *Structured Streaming* runs a new query with `Trigger.AvailableNow` per batch, state in RocksDB, rows not counted. It
-  was measured with whole snapshots and with a change log (`minDeltasForSnapshot=1`, `unloadOnCommit`). Its sink appends
-  changed rows to a Delta table, or merges them.
-- *Delta MERGE* folds the range in a batch and merges it into a table, which is the state. *Full overwrite* writes the
-  whole table anew.
-- *Flink* is resident: one JVM, two task slots, RocksDB, incremental checkpoints, triggered over REST. Its connector for
-  Kafka is not in the package from PyPI, so a source of 100 lines over Kafka's own client takes its place. Seconds are
-  from the first record to the completed checkpoint. It has no sink.
-- Bytes are those of the files that a run has added to the durable folder of the system or changed there, results
-  included; the median over rounds."""
+- *Tidemark* compacts after its runs; the compaction is timed separately, as upkeep. *Own driver* shares one warm JVM of
+  two cores with all Spark peers and compiles by Java's default thresholds. *Connect server* is the way of the embedded
+  stack, in a JVM of its own. Each had more than twenty runs that no table shows.
+- *Structured Streaming* runs a new query with `Trigger.AvailableNow` per batch, with state in RocksDB and without
+  counting rows. It was measured with whole snapshots and with a change log (`minDeltasForSnapshot=1`,
+  `unloadOnCommit`). Its sink appends changed rows to a Delta table, or merges them.
+- *Delta MERGE* folds the range in a batch and merges it into a table, which is the state. *Full overwrite* rewrites the
+  whole table.
+- *Flink* is resident: one JVM, two task slots, RocksDB, incremental checkpoints, triggered over REST. The package from
+  PyPI does not include the connector for Kafka, so a source of 100 lines over Kafka's own client replaces it. Seconds
+  are from the first record to the completed checkpoint. Flink has no sink.
+- Bytes are the size of the files that a run added or changed in the durable folder of the system, results included;
+  the median over rounds."""
 STORAGE = """\
-Nobody deleted anything: every version of a table, the last 30 checkpoints of Flink and the last hundred batches of a
-query can be gone back to. The bytes are those of the whole durable folder; the last column is an extrapolation, for
-every size and system. What was measured of that many points is in a section of its own."""
+Nothing was deleted: you can go back to every version of a table, the last 30 checkpoints of Flink and the last hundred
+batches of a query. The bytes are those of the whole durable folder. The last column is an extrapolation for every size
+and system; a section below has measurements of that many points."""
 RESTORED = """\
-One point is kept, a batch follows, the state goes back to the point, and a fork of it begins beside. Once each. A run
-after the restore and one of the fork came to numpy's state. For Structured Streaming it is a procedure of steps: copy
-the query's checkpoint folder, note the table's version; later copy it back and clone that version, because Delta's sink
-skips batches that a restored table remembers (delta#1813). For Delta it is RESTORE or a shallow clone and the offsets,
-for as long as nobody vacuums. Flink's savepoint is in RocksDB's own format; restore and fork start a JVM."""
-NO_FLINK = "Flink was not there and did not take part (`make setup-flink`)."
+Each system keeps one point, processes a batch, restores its state to the point, and forks it. Each verb ran once. A run
+after the restore and a run of the fork both produced numpy's state. Structured Streaming needs several steps: copy the
+query's checkpoint folder and note the table's version; later copy the folder back and clone that version, because
+Delta's sink skips batches that a restored table remembers (delta#1813). Delta needs RESTORE or a shallow clone, and the
+offsets, as long as the table was not vacuumed. Flink's savepoint has RocksDB's own format; restore and fork start a
+JVM."""
+NO_FLINK = "Flink was not installed and did not take part (`make setup-flink`)."
 LOSSES = """\
-- A resident job needs no start: where a checkpoint every few seconds is wanted, take Flink. Its price is a process that
+- A resident job needs no start: if you need a checkpoint every few seconds, use Flink. Its price is a process that
   always runs.
 - Tidemark's state and an appended table must be resolved before they are read as a whole; a merged or overwritten table
-  is read as it is ([state costs](state-costs.md)).
-- Tidemark's cost follows the changed keys; the table of churn shows what that means when many change.
-- All ran on one machine with a local disk; a bucket was not measured."""
+  is read directly ([state costs](state-costs.md)).
+- Tidemark's cost depends on the number of changed keys; the table of churn shows the effect when many keys change.
+- All systems ran on one machine with a local disk; a bucket was not measured."""
 
 
 def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOLDER) -> None:
@@ -87,12 +91,12 @@ def write_page(facts: Mapping[str, Any], rows: Sequence[Row], folder: Path = FOL
 
 def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     lines = [
-        "# Against what one would take instead",
+        "# Comparison with other systems",
         "",
         told(facts),
         "",
-        "Question: what does it cost to bring keyed state up to date with a batch of changes and to keep it durable,",
-        "with Tidemark and with its alternatives, on the same machine in the same run?",
+        "Question: what does it cost to update keyed state with a batch of changes and to keep it durable, with",
+        "Tidemark and with its alternatives, on the same machine in the same run?",
         "",
         "## Method",
         "",
@@ -140,14 +144,14 @@ def _reading(rows: Iterable[Row]) -> list[str]:
         "## Reading the range",
         "",
         f"Tidemark's query that reads, decodes and tallies {found[0]['records']:,} records takes {read:.2f} s,",
-        f"where Spark counts the same range, by the same options, in {count:.2f} s:",
+        f"where Spark counts the same range, with the same options, in {count:.2f} s:",
         f"{count / read:.2f} of the bare speed (medians of {len(found)} rounds).",
-        "A small checkpoint's query folds and writes as well.",
+        "The query of a small checkpoint also folds and writes.",
     ]
 
 
 def _storage(rows: Iterable[Row]) -> list[str]:
-    """What each run has left, by (keys, kind), from the folder's size after the load and after the last run."""
+    """The bytes that each run added, by (keys, kind), from the folder's size after the load and after the last run."""
     found: dict[tuple[int, str], list[Row]] = {}
     for row in _of(rows, "a"):
         found.setdefault((row["size"], row["kind"]), []).append(row)
@@ -202,7 +206,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 def _meaning(rows: Sequence[Row]) -> list[str]:
-    """Who was quickest and what growth costs, as the figures say it."""
+    """Which system was the quickest, and the cost of growth, from the figures."""
     groups = _groups(rows)
     lines = []
     for (size, updates, choice), kinds in groups.items():
@@ -240,7 +244,7 @@ def _crossings(rows: Sequence[Row]) -> list[str]:
 def _checks(rows: Iterable[Row]) -> list[str]:
     done = [r for r in rows if "checked" in r]
     total = sum(r["checked"]["keys"] for r in done)
-    return [f"States: {len(done)}, with {total:,} rows in all; every row was numpy's."]
+    return [f"States: {len(done)}, with {total:,} rows in all; every row equalled numpy's."]
 
 
 def _losses(rows: Iterable[Row]) -> list[str]:

