@@ -246,7 +246,7 @@ def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: Line) -> None:
 def test_what_is_sealed_cannot_be_aborted_and_is_published_by_the_next_run(line: Line) -> None:
     crash = {"TIDEMARK_CRASH_AT": "seal:after", "TIDEMARK_TEST_FAULTS": "1"}
     assert line.tidemark.process("run", "till", **crash).code == -9
-    line.tidemark("checkpoint", "abort", "till", "--execute", "--json").failed(4, "chk-6 was sealed before it could be aborted")
+    line.tidemark("checkpoint", "abort", "till", "--execute", "--json").failed(4, "chk-6 was sealed before")
     made = line.run()
     assert made["id"] == "chk-6"
     assert line.starts(made) == _ends(line, line.made[3])
