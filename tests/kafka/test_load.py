@@ -156,7 +156,7 @@ def test_replacing_starts_over(topics: Topics, loader: TopicLoader) -> None:
 
 
 def test_without_a_broker_the_error_says_what_to_do() -> None:
-    with pytest.raises(BrokerError, match="did not make the topic flights"):
+    with pytest.raises(BrokerError, match="did not create the topic flights"):
         TopicLoader("127.0.0.1:1", "flights", timeout=1).load(rows(10))
 
 
