@@ -86,11 +86,11 @@ def test_the_bodies_of_all_answers_are_those_that_were_recorded(plugin: Any, cli
     found: dict[str, Any] = {path: shape(client("GET", f"/pipelines/trips/{path}").json()) for path in PATHS}
     found["pipelines"] = shape(client("GET", "/pipelines").json())
     found["run"] = shape(client("GET", "/dags/other/checkpoints?run_id=r1", role="admin").json())
+    send = client("POST", "/pipelines/trips/savepoints/alone/disposal", "admin", json={"execute": True})
+    found["disposed"] = shape(send.json())
     timelines.restore(disk.open_context(), "trips", RestoreRequest(savepoint="kept", request="r5", claim=True))
     for path in ("checkpoints", "timelines", "savepoints?disposed=true"):
         found[f"restored {path}"] = shape(client("GET", f"/pipelines/trips/{path}").json())
-    send = client("POST", "/pipelines/trips/savepoints/alone/disposal", "admin", json={"execute": True})
-    found["disposed"] = shape(send.json())
     found |= schemas(plugin.app.create_app())
     if not RECORDED.exists():
         lines = (f"{json.dumps(name)}: {json.dumps(body)}" for name, body in found.items())
