@@ -16,7 +16,8 @@ from tests.cli.shops import Shop
 RECORDED = Path(__file__).with_name("json_answers.json")
 KEEP = "keep_last(1)"
 COMMANDS = (
-    "run till", "savepoint create till kept --checkpoint 2 --note why", "savepoint list till", "savepoint show till kept",
+    "run till", "savepoint create till kept --checkpoint 2 --note why", "savepoint list till",
+    "savepoint show till kept",
     "savepoint note till kept --note other", "savepoint dispose till kept", "checkpoint list till",
     "checkpoint show till 2", "checkpoint stats till", "checkpoint abort till",
     "timeline list till", "timeline show till t1", "retention plan till", f"retention plan till --keep {KEEP}",

@@ -19,6 +19,8 @@ STANDS_ON: dict[str, str] = {
     "model.retention": "model.checkpoint",
     "formats": "model.checkpoint",
     "declare": "formats",
+    # What Tidemark reports: to pages and REST, on the command line, in asset events.
+    "answers": "model.retention",
     "ports": "declare model.retention",
     "processing": "declare",
     # The protocol: it knows neither Spark nor Kafka nor Delta.
@@ -43,7 +45,7 @@ STANDS_ON: dict[str, str] = {
     "telemetry": "kafka settings",
     "warehouse_location": "settings storage system",
     "context": "coordinator.checkpoints engine kafka lazy tables telemetry warehouse_location",
-    "operations": "context coordinator.retention transfer",
+    "operations": "answers context coordinator.retention transfer",
     "reading": "operations",
     "web": "operations",
     # What starts it, each blind to the others.

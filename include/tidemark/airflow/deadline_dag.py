@@ -6,7 +6,7 @@ wrong, it never fires. This DAG looks at the warehouse instead, on a schedule of
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, BaseOperator, Context, chain
 from airflow.sdk.exceptions import AirflowFailException
@@ -20,9 +20,12 @@ from tidemark.coordinator.checkpoints.restart import FixedDelay, NoRestart
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError
 
+if TYPE_CHECKING:
+    from tidemark.answers.timeline_facts import DeadlineFacts
+
 LOOK, LATE = "look", "late"
 OnLate = Callable[[Mapping[str, object]], None]
-"""Gets the facts of a pipeline that is late, see `Measuring.lateness`; called at every look while it is."""
+"""Gets the facts of a pipeline that is late, see `DeadlineFacts`; called at every look while it is."""
 
 
 class LookOperator(BaseOperator):
@@ -57,11 +60,12 @@ class LookOperator(BaseOperator):
             AirflowFailException: no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.answers.bodies import body_of
         from tidemark.operations import metrics
 
         opened = open_tidemark()
         with answering():
-            facts = metrics.check_deadline(opened, self.pipeline)
+            facts: Ids = body_of(metrics.check_deadline(opened, self.pipeline))
         observe(opened, self.pipeline)
         self.outlets = []
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
@@ -104,16 +108,16 @@ class LateOperator(BaseOperator):
 
         with answering():
             facts = metrics.check_deadline(open_tidemark(), self.pipeline)
-        if facts["late"]:
+        if facts.late:
             raise AirflowFailException(str(late_error(facts)))
 
 
-def late_error(facts: Mapping[str, object]) -> TidemarkError:
-    """What is told of a pipeline that is late, in three lines."""
-    name, newest = facts["pipeline"], facts["newest"] or "none yet"
+def late_error(facts: "DeadlineFacts") -> TidemarkError:
+    """The error of a pipeline that is late."""
+    name, newest = facts.pipeline, facts.newest or "none yet"
     return TidemarkError(
-        f"{name} is late: no checkpoint was completed for {facts['age']}, the deadline is {facts['deadline']}"
-        f" (newest: {newest}, failures in a row: {facts['failures_in_row']})",
+        f"{name} is late: no checkpoint was completed for {facts.age}, the deadline is {facts.deadline}"
+        f" (newest: {newest}, failures in a row: {facts.failures_in_row})",
         safe="every completed checkpoint is intact.",
         next=f"tidemark checkpoint list {name}    (then read the log of its DAG's last run, or unpause the DAG).",
     )

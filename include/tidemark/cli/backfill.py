@@ -1,13 +1,14 @@
 """`tidemark backfill`: repeat what was recorded since a savepoint with the code of now, compare, promote."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tidemark.answers.bodies import body_of
+from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
@@ -18,7 +19,7 @@ from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.operations import backfill as backfill_operations
-from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts, step_facts
+from tidemark.operations.backfill import BackfillTerms, describe_differences, describe_outlook, describe_step
 
 
 class Mode(Enum):
@@ -117,21 +118,21 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
         _outlook(found, consent, as_json)
         return
     differences = backfill_operations.compare(context, one)
-    compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
+    compared, skipped = describe_differences(differences), list(differences.not_compared) if differences else []
     if not as_json:
         show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
     if skipped:
         note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
     promoted = found.promoted or (_wanted(consent) and _promote(context, one))
     if as_json:
-        told = {**outlook_facts(one.outlook()), "promoted": promoted}
-        print_json({"executed": True, **told, "differences": plain(compared), "not_compared": skipped})
+        facts = {**body_of(describe_outlook(one.outlook())), "promoted": promoted}
+        print_json({"executed": True, **facts, "differences": plain(body_of(compared)), "not_compared": skipped})
     if not promoted:
         note(f"fork {one.fork} stays beside the live timeline. Next: the same command with --mode promote")
 
 
 def _outlook(found: Outlook, consent: Consent, as_json: bool) -> None:
-    show_fields({"executed": False, **outlook_facts(found)}, as_json=as_json)
+    show_fields({"executed": False, **body_of(describe_outlook(found))}, as_json=as_json)
     if found.unsent and not consent.send and consent.mode is not Mode.COMPARE:
         waiting = "; ".join(f"{name} of {', '.join(c.plan.name for c in of)}" for name, of in found.unsent.items())
         note(f"not delivered yet, and never sent once the fork is live: {waiting}. --send sends what the fork emitted")
@@ -148,8 +149,8 @@ def _repeat(context: Context, one: Backfill, found: Outlook) -> None:
         note(f"going on: {done} of {whole} steps were done before")
     for made in backfill_operations.repeat(context, one):
         done += 1
-        told, of = step_facts(made), max(whole, done)
-        note(f"[{done}/{of}] {told['checkpoint']} repeats {cell(told['repeats'])}, {told['records']} records")
+        step, of = describe_step(made), max(whole, done)
+        note(f"[{done}/{of}] {step.checkpoint} repeats {cell(step.repeats)}, {step.records} records")
 
 
 def _wanted(consent: Consent) -> bool:
@@ -173,15 +174,26 @@ def _promote(context: Context, one: Backfill) -> bool:
     return True
 
 
-def difference_row(row: dict[str, Any]) -> dict[str, object]:
-    """What a comparison tells of one operator, as a row of a table."""
-    fields: Sequence[str] = [_field(name, by) for name, by in row["fields"].items()]
-    fields = [*fields, *(f"+{name}" for name in row["added"]), *(f"-{name}" for name in row["removed"])]
-    counts = {name: row[name] for name in ("inserted", "deleted", "changed", "equal")}
-    return {"uid": row["uid"], "live": row["live"], "fork": row["fork"], **counts, "fields": "; ".join(fields)}
+def difference_row(found: OperatorDifference) -> dict[str, object]:
+    """A comparison of one operator as a row of a table."""
+    fields = [
+        *(_field(name, by) for name, by in found.fields.items()),
+        *(f"+{name}" for name in found.added),
+        *(f"-{name}" for name in found.removed),
+    ]
+    return {
+        "uid": found.uid,
+        "live": found.live,
+        "fork": found.fork,
+        "inserted": found.inserted,
+        "deleted": found.deleted,
+        "changed": found.changed,
+        "equal": found.equal,
+        "fields": "; ".join(fields),
+    }
 
 
-def _field(name: str, by: dict[str, Any]) -> str:
-    if "sum" not in by:
-        return f"{name} {by['keys']} keys"
-    return f"{name} {by['keys']} keys, in all {cell(by['sum'])}, at most {cell(by['largest'])}"
+def _field(name: str, by: FieldDifference) -> str:
+    if not isinstance(by, NumberDifference):
+        return f"{name} {by.keys} keys"
+    return f"{name} {by.keys} keys, in all {cell(by.sum)}, at most {cell(by.largest)}"

@@ -10,7 +10,7 @@ from tidemark.cli.option_groups import Execute, user_name, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.context import open_context
 from tidemark.operations import erasure
-from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
+from tidemark.operations.erasure import ErasureReport, ErasureTerms, describe_erasure
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 Key = Annotated[list[str], typer.Option("--key", help="The key; once per key column, in the order of key_by.")]
@@ -49,7 +49,7 @@ def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, a
     else:
         report = erasure.plan_erasure(context, pipeline, uid, key)
     if as_json:
-        print_json(erasure_facts(report))
+        print_json(describe_erasure(report))
         return
     for told in (report, *report.chained):
         _show(told)

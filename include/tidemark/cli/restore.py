@@ -1,23 +1,23 @@
 """`tidemark restore`, `fork` and `promote`: other timelines than the live one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
 from tidemark.context import open_context
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.operations import timelines
-from tidemark.operations.timelines import fork_facts, restore_facts
+from tidemark.operations.timelines import describe_fork, describe_promote, describe_restore
 
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fork.")]
 
@@ -110,14 +110,14 @@ def restore(
     context = open_context()
     if execute:
         plan, done = timelines.restore(context, pipeline, request)
-        told = {**restore_facts(plan), "left": [c.plan.name for c in done.left]}
-        show_fields({"executed": True, "timeline": done.genesis.timeline, **told}, as_json=as_json)
+        facts = body_of(describe_restore(plan, done))
+        show_fields({"executed": True, "timeline": done.genesis.timeline, **facts}, as_json=as_json)
         if done.overtaken:
             note(f"completed meanwhile, and left behind too: {', '.join(c.plan.name for c in done.overtaken)}")
         note(f"Next: tidemark run {pipeline}    (goes on after {plan.checkpoint.plan.name}).")
         return
     plan = timelines.plan_restore(context, pipeline, request)
-    show_fields({"executed": False, "timeline": None, **restore_facts(plan)}, as_json=as_json)
+    show_fields({"executed": False, "timeline": None, **body_of(describe_restore(plan))}, as_json=as_json)
     if not terms.accept_loss:
         plan.refuse_gaps()
     note("nothing was written; what is left stays readable. Next: the same command with --execute")
@@ -137,7 +137,7 @@ def fork(
       tidemark fork flights what-if --checkpoint chk-6 --note "with next year's fares"
     """
     done = timelines.fork(open_context(), pipeline, name, replace(where.request(Terms()), note=text))
-    show_fields({**fork_facts(done.genesis), "began_now": done.won}, as_json=as_json)
+    show_fields({**body_of(describe_fork(done.genesis)), "began_now": done.won}, as_json=as_json)
     note(f"Next: tidemark run {pipeline} --timeline {name}")
 
 
@@ -164,24 +164,15 @@ def promote(
     context = open_context()
     if execute:
         done = timelines.promote(context, pipeline, name, discard=discard, send=send)
-        show_fields({"executed": True, **_promoted(name, done)}, as_json=as_json)
+        show_fields({"executed": True, **body_of(describe_promote(name, done))}, as_json=as_json)
         note(f"Next: tidemark run {pipeline}    (goes on with {name}).")
         return
     plan = timelines.plan_promote(context, pipeline, name)
-    show_fields({"executed": False, **_promoted(name, plan)}, as_json=as_json)
+    show_fields({"executed": False, **body_of(describe_promote(name, plan))}, as_json=as_json)
     if plan.left and not discard:
         note(f"{name} lacks what is left behind. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
     else:
         note("nothing was written. Next: the same command with --execute")
-
-
-def _promoted(name: str, done: Promoted) -> Mapping[str, object]:
-    return {
-        "timeline": name,
-        "closes": done.closing.timeline,
-        "replaced": [c.plan.name for c in done.replaced],
-        "left": [c.plan.name for c in done.left],
-    }
 
 
 def _renames(texts: Sequence[str]) -> dict[str, str]:

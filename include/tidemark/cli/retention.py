@@ -6,17 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
-from tidemark.coordinator.retention.storage_report import Storage, Stored
+from tidemark.coordinator.retention.storage_report import Stored
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
-from tidemark.operations.retention import applied_facts, plan_facts
+from tidemark.operations.retention import describe_plan, describe_storage, describe_verified_sweep
 
 Keep = Annotated[
     str | None,
@@ -46,7 +47,7 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
     """
     found = retention.plan_sweep(open_context(), pipeline, keep)
     if as_json:
-        print_json(plan_facts(found, 0, shown=None))
+        print_json(describe_plan(found, 0, shown=None))
         return
     _tell(found)
     _show_files(found, every=every)
@@ -69,7 +70,7 @@ def apply(
     if not execute:
         found = retention.plan_sweep(context, pipeline, keep)
         if as_json:
-            print_json(plan_facts(found, grace_ms))
+            print_json(describe_plan(found, grace_ms))
             return
         _tell(found)
         due = found.due(grace_ms)
@@ -80,7 +81,7 @@ def apply(
         return
     with Counted() as counted:
         done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, tell=counted)
-    facts = dict(applied_facts(done))
+    facts = body_of(describe_verified_sweep(done))
     show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
     refuse_damaged(done.verified)
 
@@ -94,7 +95,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
     """
     found = retention.measure_storage(open_context(), pipeline)
     if as_json:
-        print_json(_storage_facts(pipeline, found))
+        print_json(describe_storage(pipeline, found))
         return
     rows = [
         {"table": kind, "of": owner, "timeline": _with_fate(timeline, found.fates), **_sizes(held)}
@@ -147,26 +148,6 @@ def _sizes(held: Stored) -> dict[str, Any]:
         "unknown": human_bytes(held.unknown),
         "log": human_bytes(held.log),
         "files": held.files,
-    }
-
-
-def _storage_facts(pipeline: str, found: Storage) -> dict[str, Any]:
-    def told(held: Stored) -> dict[str, int]:
-        return {name: getattr(held, name) for name in Stored.__slots__}
-
-    return {
-        "pipeline": pipeline,
-        "rule": found.rule or None,
-        "total": told(found.total),
-        "tables": [
-            {"kind": kind, "owner": owner, "timeline": timeline, **told(held)}
-            for (kind, owner, timeline), held in found.owners.items()
-        ],
-        "timelines": dict(found.fates),
-        "kept_by": [
-            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
-            for k in found.kept
-        ],
     }
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
@@ -63,7 +64,7 @@ def stop(
     if dags is None:
         note("Airflow is not up here, so no DAG was paused: a DAG run meets STOPPED, and fails.")
     paused = [] if dags is None else dags.pause(wait, note)
-    show_fields({**_facts(pipeline, done), "paused_dags": paused}, as_json=as_json)
+    show_fields({**body_of(stop_operations.describe_stop(pipeline, done)), "paused_dags": paused}, as_json=as_json)
 
 
 def resume(
@@ -94,17 +95,3 @@ def _tell(pipeline: str, done: Stopped) -> None:
     if done.followed_by and done.savepoint:
         note(f"{done.followed_by} was completed after {done.savepoint.checkpoint_name}, which the savepoint pins.")
         note(f"Next: tidemark savepoint create {pipeline} NAME    (pins {done.followed_by}).")
-
-
-def _facts(pipeline: str, done: Stopped) -> dict[str, object]:
-    pinned = done.savepoint
-    return {
-        "pipeline": pipeline,
-        "stopped": done.record.stopped,
-        "why": done.record.why,
-        "savepoint": None if pinned is None else pinned.name,
-        "checkpoint": None if pinned is None else pinned.checkpoint_name,
-        "drained": done.record.drained,
-        "in_progress": done.in_progress,
-        "followed_by": done.followed_by,
-    }

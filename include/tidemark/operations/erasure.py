@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TypeVar
 
+from tidemark.answers.retention_facts import ErasureFacts, FileWithKey, PartOfKey
 from tidemark.context import Context
 from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
 from tidemark.coordinator.retention.erasure_residue import Remains, remains
@@ -194,29 +195,29 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
     )
 
 
-def erasure_facts(report: ErasureReport) -> dict[str, object]:
-    """An erasure as JSON values."""
+def describe_erasure(report: ErasureReport) -> ErasureFacts:
+    """An erasure as an answer."""
     found, left, done = report.found, report.remains, report.done
     files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
-    return {
-        "uid": report.uid,
-        "key": list(report.key),
-        "executed": done is not None,
-        "erasure": None if done is None or not done.number else done.number,
-        "restore_points": {name: len(held) for name, held in found.by_entry.items()},
-        "files": [{"file": f"{table}/{path}", "rows": h.rows, "bytes": h.file.file.size} for table, path, h in files],
-        "rows": sum(h.rows for _, _, h in files),
-        "bytes": sum(h.file.file.size for _, _, h in files),
-        "deleted_files": None if report.swept is None else len(report.swept.deleted),
-        "deleted_log_files": None if report.swept is None else report.swept.log_files,
-        "dead_letters": dict(left.dead_letters),
-        "sinks": dict(left.sinks),
-        "sinks_to_search": list(left.sinks_to_search),
-        "topics": {topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
-        "exports": list(left.exports),
-        "lists": list(left.lists),
-        "chained": [erasure_facts(behind) for behind in report.chained],
-        "chained_in_part": {uid: {"key_by": list(its), "rows": rows} for uid, (its, rows) in report.in_part.items()},
-        "chained_by_other_keys": {uid: list(its) for uid, its in report.untold.items()},
-        "chained_unknown": not report.is_declared,
-    }
+    return ErasureFacts(
+        uid=report.uid,
+        key=list(report.key),
+        executed=done is not None,
+        erasure=None if done is None or not done.number else done.number,
+        restore_points={name: len(held) for name, held in found.by_entry.items()},
+        files=[FileWithKey(file=f"{table}/{path}", rows=h.rows, bytes=h.file.file.size) for table, path, h in files],
+        rows=sum(h.rows for _, _, h in files),
+        bytes=sum(h.file.file.size for _, _, h in files),
+        deleted_files=None if report.swept is None else len(report.swept.deleted),
+        deleted_log_files=None if report.swept is None else report.swept.log_files,
+        dead_letters=dict(left.dead_letters),
+        sinks=dict(left.sinks),
+        sinks_to_search=list(left.sinks_to_search),
+        topics={topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
+        exports=list(left.exports),
+        lists=list(left.lists),
+        chained=[describe_erasure(behind) for behind in report.chained],
+        chained_in_part={uid: PartOfKey(key_by=list(its), rows=rows) for uid, (its, rows) in report.in_part.items()},
+        chained_by_other_keys={uid: list(its) for uid, its in report.untold.items()},
+        chained_unknown=not report.is_declared,
+    )

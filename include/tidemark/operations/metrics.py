@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from tidemark.answers.timeline_facts import DeadlineFacts
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.checkpoint_counts import tally
@@ -79,12 +80,8 @@ def list_gauges(context: Context, name: str) -> dict[str, Any]:
     }
 
 
-def check_deadline(context: Context, name: str) -> dict[str, Any]:
-    """Whether a pipeline is late, in facts that may leave the house: JSON values, no data.
-
-    Returns:
-        `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two in
-        words.
+def check_deadline(context: Context, name: str) -> DeadlineFacts:
+    """Whether a pipeline is late. The answer holds no data, so a notifier may send it anywhere.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -92,18 +89,18 @@ def check_deadline(context: Context, name: str) -> dict[str, Any]:
     """
     found = measure(context, name)
     at = found.punctuality
-    return {
-        "pipeline": name,
-        "late": at.is_late,
-        "stopped": at.stopped,
-        "newest": None if found.newest is None else found.newest.plan.name,
-        "failures_in_row": found.failures_in_row,
-        "age_ms": at.age_ms,
-        "deadline_ms": at.deadline_ms,
-        "late_since_ms": at.late_since_ms,
-        "age": None if at.age_ms is None else _words(at.age_ms),
-        "deadline": None if at.deadline_ms is None else _words(at.deadline_ms),
-    }
+    return DeadlineFacts(
+        pipeline=name,
+        late=at.is_late,
+        stopped=at.stopped,
+        newest=None if found.newest is None else found.newest.plan.name,
+        failures_in_row=found.failures_in_row,
+        age_ms=at.age_ms,
+        deadline_ms=at.deadline_ms,
+        late_since_ms=at.late_since_ms,
+        age=None if at.age_ms is None else _words(at.age_ms),
+        deadline=None if at.deadline_ms is None else _words(at.deadline_ms),
+    )
 
 
 def report_metrics(context: Context, name: str, *more: Metrics) -> None:
@@ -131,10 +128,9 @@ def _deepest(context: Context, newest: Checkpoint | None) -> tuple[int, int]:
     """Most live runs and deepest level of any operator."""
     uids = () if newest is None else newest.plan.schemas
     found = [compaction.describe_layers(context, newest, uid) for uid in uids if newest is not None]
-    known = [layers for layers in found if layers["live_runs"] is not None]
     return (
-        max((layers["live_runs"] for layers in known), default=NONE),
-        max((layers["deepest_level"] for layers in known), default=NONE),
+        max((layers.live_runs for layers in found if layers.live_runs is not None), default=NONE),
+        max((layers.deepest_level for layers in found if layers.deepest_level is not None), default=NONE),
     )
 
 
