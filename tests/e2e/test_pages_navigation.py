@@ -153,7 +153,7 @@ def test_the_menu_leads_to_the_overview_from_wherever_one_is(page: Page) -> None
 def test_filters_stand_in_the_address(page: Page) -> None:
     page.view("trips", "view=history&status=FAILED", "1–1 of 1")
     page.fills("Search ids, runs and savepoints", "chk-9")
-    page.sees("No checkpoint fits")
+    page.sees("No checkpoint matches")
     path, told = place(page)
     assert (path, told["text"], told["status"]) == (PATH, "chk-9", "FAILED")
     page.view("trips", "view=history&offset=25", "26–34 of 34")

@@ -4,19 +4,19 @@ import pytest
 
 from tests.pages.conftest import Trips
 from tidemark.answers.bodies import body_of
-from tidemark.coordinator.recovery.backfill import Backfill
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, UsageError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations import savepoints, timelines
-from tidemark.operations.backfill import BackfillTerms, describe_outlook
+from tidemark.operations.backfill import describe_outlook
 from tidemark.web import overview, previews
 from tidemark.web.history_lines import HistoryQuery
 
 
 def backfill(world: Trips, number: int, fork: str) -> Backfill:
-    terms = BackfillTerms(begins=RestoreRequest(checkpoint=number), fork=fork)
+    terms = BackfillRequest(begins=RestoreRequest(checkpoint=number), fork=fork)
     return backfill_operations.open_backfill(world.pages, "trips", terms)
 
 

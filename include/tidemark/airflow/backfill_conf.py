@@ -20,8 +20,7 @@ from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
-    from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.operations.backfill import BackfillTerms
+    from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
     from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
@@ -48,18 +47,18 @@ class BackfillConf(BeginningConf):
     max_records: int | None = Field(None, ge=1, strict=True)
     name: str | None = None
 
-    def terms(self, run_id: str, fork: str = "") -> "BackfillTerms":
-        """What is asked for.
+    def request(self, run_id: str, fork: str = "") -> "BackfillRequest":
+        """The request that the form makes.
 
         Args:
             run_id: names who asked, in plan and manifest.
             fork: as `plan` named it, so that code which changes meanwhile is noticed.
 
         Raises:
-            UsageError: no beginning, or two; or an end, where the fork may become live.
+            UsageError: no beginning, or two; or an end, although the fork may become live.
         """
+        from tidemark.coordinator.recovery.backfill import BackfillRequest
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
-        from tidemark.operations.backfill import BackfillTerms
 
         begins = RestoreRequest(
             savepoint=self.savepoint or None,
@@ -68,7 +67,7 @@ class BackfillConf(BeginningConf):
             force=self.force,
         )
         to = parse_id(self.to) if self.to else None
-        return BackfillTerms(
+        return BackfillRequest(
             begins=begins,
             fork=fork or self.name or "",
             to=to,
@@ -92,7 +91,7 @@ def found(opened: "TidemarkContext", context: Context, pipelines: Sequence[str])
     from tidemark.operations import backfill
 
     conf, fork = asked(context, pipelines), context["ti"].xcom_pull(task_ids=PLAN, key=FORK)
-    return backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id, fork))
+    return backfill.open_backfill(opened, conf.pipeline, conf.request(context["dag_run"].run_id, fork))
 
 
 def summary(opened: "TidemarkContext", one: "Backfill") -> str:

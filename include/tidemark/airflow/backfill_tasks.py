@@ -43,7 +43,7 @@ class PlanBackfillOperator(PipelinesOperator):
 
         with answering():
             conf, opened = asked(context, self.pipelines), open_tidemark()
-            outlook = backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id)).outlook()
+            outlook = backfill.open_backfill(opened, conf.pipeline, conf.request(context["dag_run"].run_id)).outlook()
         for name, value in body_of(describe_outlook(outlook)).items():
             self.log.info("%s: %s", name, value)
         steps = [" ".join(f"chk-{n}" for n in step.ids) for step in outlook.left]

@@ -1,7 +1,7 @@
 """`tidemark backfill`: repeat what was recorded since a savepoint with the code of now, compare, promote."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
@@ -16,10 +16,10 @@ from tidemark.cli.plain import plain
 from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import Context, open_context
-from tidemark.coordinator.recovery.backfill import Backfill, Outlook
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.operations import backfill as backfill_operations
-from tidemark.operations.backfill import BackfillTerms, describe_differences, describe_outlook, describe_step
+from tidemark.operations.backfill import describe_differences, describe_outlook, describe_step
 
 
 class Mode(Enum):
@@ -57,11 +57,15 @@ class Range:
         False
     )
 
-    def terms(self, mode: Mode) -> BackfillTerms:
-        """What they ask for.
+    def request(self, mode: Mode, *, send: bool = False) -> BackfillRequest:
+        """The request that these options make.
+
+        Args:
+            mode: what happens to the fork once it has caught up.
+            send: see `BackfillRequest`.
 
         Raises:
-            UsageError: no beginning, or two; or an end, where the fork may become live.
+            UsageError: no beginning, or two; or an end, although the fork may become live.
         """
         begins = RestoreRequest(
             savepoint=self.from_savepoint,
@@ -69,12 +73,13 @@ class Range:
             allow_non_restored_state=self.allow_non_restored_state,
             force=self.force,
         )
-        return BackfillTerms(
+        return BackfillRequest(
             begins=begins,
             fork=self.name,
             to=None if self.to is None else parse_id(self.to),
             max_records=self.max_records,
             promotes=mode is not Mode.COMPARE,
+            send=send,
         )
 
 
@@ -108,9 +113,9 @@ def backfill(pipeline: PipelineName, what: Range, consent: Consent, as_json: Jso
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
     context = open_context()
-    terms = replace(what.terms(consent.mode), send=consent.send)
+    request = what.request(consent.mode, send=consent.send)
     with ProgressListener() as progress:
-        one = backfill_operations.open_backfill(context, pipeline, terms, progress)
+        one = backfill_operations.open_backfill(context, pipeline, request, progress)
         found = one.begin() if consent.execute else one.outlook()
         if consent.execute:
             _repeat(context, one, found)

@@ -9,8 +9,9 @@ import typer
 from tidemark.cli.option_groups import Execute, user_name, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.context import open_context
+from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.operations import erasure
-from tidemark.operations.erasure import ErasureReport, ErasureTerms, describe_erasure
+from tidemark.operations.erasure import ErasureReport, describe_erasure
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 Key = Annotated[list[str], typer.Option("--key", help="The key; once per key column, in the order of key_by.")]
@@ -43,11 +44,11 @@ def erase(operator: Operator, key: Key, how: HowFar, execute: Execute = False, a
       tidemark erase flights aircraft --key N14228 --block --now --owner privacy --execute --json
     """
     context, (pipeline, uid) = open_context(), operator
-    if execute:
-        terms = ErasureTerms(forever=how.block, owner=how.owner or user_name(), now=how.now)
-        report = erasure.erase(context, pipeline, uid, key, terms)
-    else:
-        report = erasure.plan_erasure(context, pipeline, uid, key)
+    request = ErasureRequest(
+        uid=uid, key=tuple(key), forever=how.block, owner=how.owner or (user_name() if execute else ""), now=how.now
+    )
+    verb = erasure.erase if execute else erasure.plan_erasure
+    report = verb(context, pipeline, request)
     if as_json:
         print_json(describe_erasure(report))
         return

@@ -14,7 +14,6 @@ from tidemark.answers.timeline_facts import (
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.steps import both_listeners, ignore_step
-from tidemark.coordinator.plans.replay_ranges import refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -28,33 +27,6 @@ from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange, StateChange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillTerms:
-    """What a backfill is asked to do.
-
-    Attributes:
-        begins: the savepoint or checkpoint that the fork begins at.
-        fork: its name; empty = one is made of the beginning and the code.
-        to: id of the checkpoint to end with; None = the live head.
-        max_records: offsets per partition of one step.
-        origin: the DAG run id, or "cli".
-        promotes: whether the fork may become live; refused at once where there is a `to`.
-        send: once promoted, the fork sends what it emitted and the live timeline had not sent.
-    """
-
-    begins: RestoreRequest
-    fork: str = ""
-    to: int | None = None
-    max_records: int | None = None
-    origin: str = "cli"
-    promotes: bool = False
-    send: bool = False
-
-    def __post_init__(self) -> None:
-        if self.promotes:
-            refuse_end(self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,33 +61,27 @@ def restore_once(context: Context, name: str, request: RestoreRequest) -> Restor
     return done if done.won else None
 
 
-def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
-    """The backfill that some terms mean; found again by the same terms and the same code.
+def open_backfill(
+    context: Context, name: str, request: BackfillRequest, listener: StepListener = ignore_step
+) -> Backfill:
+    """Opens the backfill of a request; the same request with the same code finds the same backfill.
 
     Args:
         context: of this process.
         name: the pipeline.
-        terms: what is asked for.
+        request: where it begins and ends.
         listener: called at every step, for progress.
 
     Raises:
         NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; the savepoint is drained.
-        DamagedError: the checkpoint is not whole, and the fork was not begun yet.
+        DamagedError: the checkpoint is damaged, and the fork has not begun yet.
     """
     coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
-    request = BackfillRequest(
-        beginning=terms.begins.beginning(coordinator),
-        name=terms.fork,
-        to=terms.to,
-        max_records=terms.max_records,
-        send=terms.send,
-        origin=terms.origin,
-    )
     made = Backfill(
         coordinator=coordinator, pipeline=context.pipeline(name), request=request, on_failure=report_failure
     )
     if coordinator.objects.slot(made.fork, 1) is None:
-        verification.verify_checkpoint(context, request.beginning.checkpoint)
+        verification.verify_checkpoint(context, made.beginning.checkpoint)
     return made
 
 

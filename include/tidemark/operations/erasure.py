@@ -21,24 +21,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureTerms:
-    """How far an erasure goes.
-
-    Attributes:
-        forever: records of the key never count again; else those count that are yet to be read.
-        owner: the person who asks for it.
-        now: delete old files at once, instead of with the next sweep.
-    """
-
-    forever: bool = False
-    owner: str = ""
-    now: bool = False
-
-
-_DEFAULT_TERMS = ErasureTerms()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReport:
     """What an erasure came to, or would come to: `done` is None where it was not done.
 
@@ -67,8 +49,8 @@ class ErasureReport:
     is_declared: bool = True
 
 
-def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> ErasureReport:
-    """Where a key is, and what an erasure of it would write again; writes nothing.
+def plan_erasure(context: Context, name: str, request: ErasureRequest) -> ErasureReport:
+    """Finds the files that hold a key and that an erasure would rewrite; writes nothing.
 
     Raises:
         NotFoundError: no such pipeline, or no checkpoint names the operator.
@@ -76,16 +58,10 @@ def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> E
         ConflictError: a restore point that holds the key is under a legal hold.
         StoreError, CorruptObjectError: something is damaged, or cannot be read.
     """
-    return _search_all(context, name, _erasers(context, name, uid, key, _DEFAULT_TERMS))
+    return _search_all(context, name, _erasers(context, name, request))
 
 
-def erase(
-    context: Context,
-    name: str,
-    uid: str,
-    key: Sequence[str],
-    terms: ErasureTerms = _DEFAULT_TERMS,
-) -> ErasureReport:
+def erase(context: Context, name: str, request: ErasureRequest) -> ErasureReport:
     """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what one left that died.
 
     Operators behind the named one that have the same key columns lose the key as well. All are looked at first.
@@ -93,15 +69,13 @@ def erase(
     Args:
         context: of this process.
         name: the pipeline.
-        uid: the operator.
-        key: the key columns' values as text.
-        terms: how far it goes.
+        request: the key, and how far the erasure goes.
 
     Raises:
         BusyError: another process works on a timeline of the pipeline.
         TidemarkError: as `plan_erasure` and `Eraser.erase`.
     """
-    erasers = _erasers(context, name, uid, key, terms)
+    erasers = _erasers(context, name, request)
     coordinator = erasers[0].coordinator
     with ExitStack() as held:
         for timeline in sorted({*coordinator.timelines.names(), coordinator.timelines.live()}):
@@ -111,7 +85,7 @@ def erase(
     # By no rule: nothing is released, and what is free goes whatever its grace time.
     sweeper = Sweeper(coordinator=coordinator, files=context.table_files, rule=None, grace_ms=0)
     chained = tuple(replace(r, done=d) for r, d in zip(report.chained, behind, strict=True))
-    return replace(report, done=done, chained=chained, swept=sweeper.sweep() if terms.now else None)
+    return replace(report, done=done, chained=chained, swept=sweeper.sweep() if request.now else None)
 
 
 def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
@@ -120,7 +94,7 @@ def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> Erasu
     found = _chained(context, name, first.uid)
     if found is None:
         return replace(first, is_declared=False)
-    columns = _columns(_schema(context, name, first.uid), erasers[0].request.key)
+    columns = _columns(_schema(context, name, first.uid), erasers[0].key)
     rows = rows_in_part(first.found, erasers[0].searcher, found, columns)
     in_part = {uid: (its, rows[uid]) for uid, its in found.part.items()}
     return replace(first, chained=tuple(behind), in_part=in_part, untold=found.other)
@@ -134,17 +108,17 @@ def _chained(context: Context, name: str, uid: str) -> Chained | None:
         return None
 
 
-def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> list[Eraser]:
-    """Of an operator, then of those behind it that hold the same key."""
-    made = [_eraser(context, name, uid, key, terms)]
-    chained = _chained(context, name, uid)
-    texts = _columns(_schema(context, name, uid), key)
+def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Eraser]:
+    """The eraser of the named operator, then those of downstream operators that hold the same key."""
+    made = [_eraser(context, name, request)]
+    chained = _chained(context, name, request.uid)
+    texts = _columns(_schema(context, name, request.uid), request.key)
     for behind in () if chained is None else chained.same:
         try:
             ordered = in_order(_schema(context, name, behind), texts)
         except NotFoundError:
             continue  # declared, and in no checkpoint yet: it holds nothing
-        made.append(_eraser(context, name, behind, ordered, terms))
+        made.append(_eraser(context, name, replace(request, uid=behind, key=tuple(ordered))))
     return made
 
 
@@ -153,19 +127,22 @@ def _search(context: Context, eraser: Eraser) -> ErasureReport:
     found = searcher.look()
     refuse_held(eraser.coordinator, found)
     wanted = eraser.request
-    return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, remains=remains(found, searcher))
+    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, remains=remains(found, searcher))
 
 
-def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
+def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:
     from tidemark.engine.write.written_files import written_run
     from tidemark.tables.key_rewriter import ParquetKeyFiles
 
     coordinator = context.coordinator(context.require_pipeline(name))
-    values = typed_key(_schema(context, name, uid), key)
-    request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=terms.forever, owner=terms.owner)
-    files = ParquetKeyFiles(warehouse=context.warehouse.root, footers=written_run)
+    values = typed_key(_schema(context, name, request.uid), request.key)
     return Eraser(
-        coordinator=coordinator, tables=context.tables, files=files, logs=context.table_files, request=request
+        coordinator=coordinator,
+        tables=context.tables,
+        files=ParquetKeyFiles(warehouse=context.warehouse.root, footers=written_run),
+        logs=context.table_files,
+        request=replace(request, key=_texts(values)),
+        key=values,
     )
 
 
@@ -189,7 +166,7 @@ def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    """As `typed_key` reads them again."""
+    """Key values in the spelling that records use; `typed_key` reads it."""
     return tuple(
         v.isoformat() if isinstance(v, date) else str(v).lower() if v in (True, False) else str(v) for v in values
     )

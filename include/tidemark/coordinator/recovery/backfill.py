@@ -7,6 +7,7 @@ checkpoints go on meanwhile.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
@@ -26,6 +27,7 @@ from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Ref
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -39,33 +41,29 @@ _LONGEST = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """What to backfill.
+    """A backfill as the command line, the form of a DAG or a program requests it.
 
     Attributes:
-        beginning: where the fork begins.
-        name: of the fork; empty = one that names the beginning and the code, so that other code begins another fork.
-        to: id of the checkpoint to end with; None = the live head, wherever it is by then.
-        max_records: offsets per partition of one step, which may then be several checkpoints; None = one each.
-        send: once it is live, the fork sends what it emitted and the live timeline had not sent.
-        origin: who asks, for people.
+        begins: the savepoint or checkpoint that the fork begins at.
+        fork: its name; empty = a name made of the beginning and the code, so that other code begins another fork.
+        to: id of the checkpoint to end with; None = the live head at that time.
+        max_records: offsets per partition of one step, which may then cover several checkpoints; None = one each.
+        origin: the DAG run id, or "cli".
+        promotes: whether the fork may become live; a request that also has a `to` is refused.
+        send: once it is live, the fork sends the records that it emitted and the live timeline had not sent.
     """
 
-    beginning: Beginning
-    name: str = ""
+    begins: RestoreRequest
+    fork: str = ""
     to: int | None = None
     max_records: int | None = None
-    send: bool = False
     origin: str = "cli"
+    promotes: bool = False
+    send: bool = False
 
-    def named(self, pipeline: Pipeline) -> str:
-        """The name of the fork.
-
-        Raises:
-            NameRefusedError: it may not reach a path.
-        """
-        begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
-        made = f"backfill-{begins[:_LONGEST]}-{pipeline.fingerprint[:8]}"
-        return checked_name("timeline", self.name or made)
+    def __post_init__(self) -> None:
+        if self.promotes:
+            refuse_end(self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +117,25 @@ class Backfill:
     request: BackfillRequest
     on_failure: Callable[[FailureReport], None] = field(default=lambda report: None)
 
+    @cached_property
+    def beginning(self) -> Beginning:
+        """The checkpoint that the request names, read once.
+
+        Raises:
+            NotFoundError, ReleasedError, ConflictError: as `RestoreRequest.beginning`.
+        """
+        return self.request.begins.beginning(self.coordinator)
+
     @property
     def fork(self) -> str:
-        """Name of the fork."""
-        return self.request.named(self.pipeline)
+        """Name of the fork.
+
+        Raises:
+            NameRefusedError: the name is not on the allow-list.
+        """
+        begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
+        made = f"backfill-{begins[:_LONGEST]}-{self.pipeline.fingerprint[:8]}"
+        return checked_name("timeline", self.request.fork or made)
 
     @property
     def promoted(self) -> bool:
@@ -138,16 +151,14 @@ class Backfill:
             IncompatibleStateError: the declaration does not fit the state of the savepoint.
             NotFoundError, BrokerError, CorruptObjectError: as they are raised below.
         """
-        begins, to = self.request.beginning.checkpoint.id, self._target()
+        begins, to = self.beginning.checkpoint.id, self._target()
         head = self._head()
         done = () if head is None else self._done(head)
         if self.promoted:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # As the fork would begin: this looks at the declaration, and at the files of the state.
-        self._recovery.genesis(self.request.beginning)
-        place = (
-            ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
-        )
+        self._recovery.genesis(self.beginning)
+        place = ReplayProgress.at(self.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
         recorded = remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
@@ -169,7 +180,7 @@ class Backfill:
         """
         found = self.outlook()
         if not found.exists:
-            self._recovery.fork(self.request.beginning, self.fork)
+            self._recovery.fork(self.beginning, self.fork)
         return replace(found, exists=True)
 
     def trigger(self) -> CheckpointPlan | Checkpoint | None:
@@ -220,7 +231,7 @@ class Backfill:
             return None
         newest = done[-1]
         recorded = self.coordinator.checkpoint(newest.plan.replays[-1])
-        return Pair(recorded=recorded, repeated=newest, ancestor=self.request.beginning.checkpoint.id)
+        return Pair(recorded=recorded, repeated=newest, ancestor=self.beginning.checkpoint.id)
 
     def promote(self, catch_up: Callable[[], object]) -> Promoted | Superseded:
         """Catches up with the live timeline and makes the fork live: one step, fenced by the slot of the closing.
@@ -256,7 +267,7 @@ class Backfill:
     def _unsent(self) -> dict[str, tuple[Checkpoint, ...]]:
         """What waits in outboxes of checkpoints that come after the beginning."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
-        kept = {c.id for c in timelines.ancestry(self.request.beginning.checkpoint)}
+        kept = {c.id for c in timelines.ancestry(self.beginning.checkpoint)}
         for due in undelivered(self.coordinator):
             if due.checkpoint.id not in kept:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
@@ -268,22 +279,18 @@ class Backfill:
             origin=r.origin,
             max_records=r.max_records,
             replay_to=self._target(),
-            allow_non_restored_state=r.beginning.allow_non_restored_state,
+            allow_non_restored_state=r.begins.allow_non_restored_state,
         )
 
     def _target(self) -> int:
-        return (
-            _live_id(self.coordinator, self.request.beginning.checkpoint)
-            if self.request.to is None
-            else self.request.to
-        )
+        return _live_id(self.coordinator, self.beginning.checkpoint) if self.request.to is None else self.request.to
 
     def _head(self) -> Head | None:
         """The head of the fork; None where it was not begun."""
         genesis = self.coordinator.objects.slot(self.fork, 1)
         if genesis is None:
             return None
-        if not isinstance(genesis, Genesis) or genesis.parent != self.request.beginning.checkpoint.id:
+        if not isinstance(genesis, Genesis) or genesis.parent != self.beginning.checkpoint.id:
             raise self._other("it began elsewhere")
         head = self.coordinator.head(self.fork)
         if isinstance(head.entry, Closing) and not head.entry.successor:

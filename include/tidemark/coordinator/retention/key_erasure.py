@@ -34,21 +34,21 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased.
+    """An erasure as the command line or a program requests it.
 
     Attributes:
         uid: the operator.
-        key: values of its key columns.
-        texts: the same, as they were typed.
-        forever: block records that are yet to come, too.
-        owner: who asks.
+        key: values of its key columns, as text.
+        forever: also block later records of the key; without it, records that are not read yet count.
+        owner: the person who requests it.
+        now: delete old files at once, instead of with the next sweep.
     """
 
     uid: str
-    key: tuple[object, ...]
-    texts: tuple[str, ...]
+    key: tuple[str, ...]
     forever: bool = False
     owner: str = ""
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,7 @@ class Eraser:
         files: the files of tables.
         logs: their logs.
         request: what is erased.
+        key: the request's key, typed as the operator's key columns.
     """
 
     coordinator: CheckpointCoordinator
@@ -86,13 +87,13 @@ class Eraser:
     files: KeyFiles
     logs: TableFiles
     request: ErasureRequest
+    key: tuple[object, ...]
 
     @property
     def searcher(self) -> Searcher:
         """Looks for the key."""
-        wanted = self.request
         return Searcher(
-            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=wanted.uid, key=wanted.key
+            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=self.request.uid, key=self.key
         )
 
     def erase(self) -> Erased:
@@ -148,7 +149,7 @@ class Eraser:
             record = ErasureRecord(
                 number=number,
                 uids=tuple(sorted(found.uids)),
-                key=wanted.texts,
+                key=wanted.key,
                 ends=found.ends,
                 reached=reached,
                 forever=wanted.forever,
@@ -276,7 +277,7 @@ def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:
 
 
 def _is_same(record: ErasureRecord, wanted: ErasureRequest, uids: frozenset[str]) -> bool:
-    return record.key == wanted.texts and record.forever >= wanted.forever and set(record.uids) <= uids
+    return record.key == wanted.key and record.forever >= wanted.forever and set(record.uids) <= uids
 
 
 def _added(before: Erased, now: Erased, record: ErasureRecord) -> Erased:
