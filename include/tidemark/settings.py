@@ -20,7 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint.checkpoint_facts import EVERY, parse_deadlines
+from tidemark.model.checkpoint.deadline import EVERY, parse_deadlines
 from tidemark.model.core.names import S3Url, is_url
 
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemark.answers.bodies import body_of
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed, list_completed
 from tidemark.api.lookups import At, advising, find_id
 from tidemark.api.sinks import SinkRows
@@ -126,7 +127,7 @@ class PipelineReader:
         >>> [(sink["sink"], sink["waiting"]["records"]) for sink in w["flights"].sinks()]
         [('knock_on_delays', 0)]
         """
-        return sinks.list_sinks(self.context, self.name)
+        return list(body_of(sinks.list_sinks(self.context, self.name)))
 
     def diff(
         self,

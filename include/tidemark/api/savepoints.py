@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tidemark.answers.bodies import body_of
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, advising, find_id
 from tidemark.context import Context
@@ -226,4 +227,4 @@ class PipelineSavepoints:
         return expiry_ms(text, self.context.clock.now_ms())
 
     def _described(self, record: SavepointRecord) -> Savepoint:
-        return Savepoint(record, operations.describe_savepoint(self.context, self.pipeline, record))
+        return Savepoint(record, body_of(operations.describe_savepoint(self.context, self.pipeline, record)))

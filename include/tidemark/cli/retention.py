@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.progress import Counted
@@ -16,7 +17,7 @@ from tidemark.coordinator.retention.storage_report import Stored
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
-from tidemark.operations.retention import applied_facts, plan_facts, storage_facts
+from tidemark.operations.retention import describe_plan, describe_storage, describe_verified_sweep
 
 Keep = Annotated[
     str | None,
@@ -50,7 +51,7 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
     """
     found = retention.plan_sweep(open_context(), pipeline, keep)
     if as_json:
-        print_json(plan_facts(found, 0, shown=None))
+        print_json(describe_plan(found, 0, shown=None))
         return
     _describe(found)
     _show_files(found, every=every)
@@ -73,7 +74,7 @@ def apply(
     if not execute:
         found = retention.plan_sweep(context, pipeline, keep)
         if as_json:
-            print_json(plan_facts(found, grace_ms))
+            print_json(describe_plan(found, grace_ms))
             return
         _describe(found)
         due = found.due(grace_ms)
@@ -82,7 +83,7 @@ def apply(
         return
     with Counted() as counted:
         done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, on_progress=counted)
-    facts = dict(applied_facts(done))
+    facts = body_of(describe_verified_sweep(done))
     show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
     refuse_damaged(done.verified)
 
@@ -96,7 +97,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
     """
     found = retention.measure_storage(open_context(), pipeline)
     if as_json:
-        print_json(storage_facts(pipeline, found))
+        print_json(describe_storage(pipeline, found))
         return
     rows = [
         {"table": kind, "of": owner, "timeline": _with_fate(timeline, found.fates), **_sizes(held)}

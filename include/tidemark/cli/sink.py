@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.option_groups import Execute, user_name
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
@@ -58,20 +59,20 @@ def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
         return
     rows = [
         {
-            "sink": sink["sink"],
-            "topic": sink["topic"],
-            "waiting checkpoints": len(sink["waiting"]["checkpoints"]),
-            "records": sink["waiting"]["records"],
-            "since": sink["waiting"]["since"],
-            "skipped": sink["skipped"],
-            "last failure": None if sink["failure"] is None else sink["failure"]["what"],
+            "sink": sink.sink,
+            "topic": sink.topic,
+            "waiting checkpoints": len(sink.waiting.checkpoints),
+            "records": sink.waiting.records,
+            "since": sink.waiting.since,
+            "skipped": sink.skipped,
+            "last failure": None if sink.failure is None else sink.failure.what,
         }
         for sink in found
     ]
     show_rows(rows, as_json=False, empty=f"{pipeline} has no sinks")
     for sink in found:
-        if sink["failure"] is not None:
-            note(f"Next, for {sink['sink']}: {sink['failure']['next']}")
+        if sink.failure is not None:
+            note(f"Next, for {sink.sink}: {sink.failure.next}")
 
 
 def skip(
@@ -95,7 +96,7 @@ def skip(
     show_fields(found, as_json=as_json)
     if as_json:
         return
-    if found["skipped"]:
+    if found.skipped:
         note(f"Next: tidemark run {pipeline}    (sends the records behind it)")
     else:
         note(f"Next: tidemark sink skip {pipeline} {name} {record} --execute")
@@ -113,4 +114,4 @@ def skipped(
       tidemark sink skipped flights alerts --json
     """
     found = sinks.list_skipped_records(open_context(), pipeline, name)
-    show_rows(found, as_json=as_json, empty="no record was skipped")
+    show_rows([body_of(record) for record in found], as_json=as_json, empty="no record was skipped")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tidemark.answers.bodies import body_of
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
@@ -63,7 +64,7 @@ def stop(
     if dags is None:
         note("no Airflow is running here, so no DAG was paused; DAG runs will fail because the pipeline is stopped.")
     paused = [] if dags is None else dags.pause(wait, note)
-    show_fields({**stop_operations.stopped_facts(pipeline, done), "paused_dags": paused}, as_json=as_json)
+    show_fields({**body_of(stop_operations.describe_stop(pipeline, done)), "paused_dags": paused}, as_json=as_json)
 
 
 def resume(

@@ -7,7 +7,7 @@ again, and a restart does not reset counts, as it does in Flink. A gauge has Fli
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidemark.model.checkpoint.checkpoint_facts import Punctuality
+from tidemark.model.checkpoint.deadline import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 NONE = -1
