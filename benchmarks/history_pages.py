@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.long_history import LongHistory
-from tidemark.answers.bodies import body_of
 from tidemark.context import Context, open_context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.settings import load_settings
 from tidemark.web import details, graphs, overview
 from tidemark.web.history_lines import HistoryQuery

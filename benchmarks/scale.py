@@ -26,10 +26,10 @@ from benchmarks import long_history
 from benchmarks.history_pages import calls
 from benchmarks.long_history import LongHistory
 from benchmarks.scale_page import page
-from tidemark.answers.bodies import body_of
 from tidemark.cli.checkpoint import list_checkpoints
 from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import retention as retention_operations
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings

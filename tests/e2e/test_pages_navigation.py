@@ -14,9 +14,9 @@ from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
 from tidemark.settings import load_settings
 from tidemark.testing.twin.memory import ManualClock

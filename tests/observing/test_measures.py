@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.observing.conftest import World
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
-from tidemark.model.checkpoint.deadline import parse_deadlines
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.metrics import METRICS, gauges
 from tidemark.operations import observability, reads, stop, timelines
+from tidemark.settings import parse_deadlines
 from tidemark.web import details, overview
 from tidemark.web.history_lines import HistoryQuery
 

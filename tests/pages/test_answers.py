@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.retention.savepoint import SavepointRequest

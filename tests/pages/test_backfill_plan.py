@@ -3,10 +3,10 @@
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations import savepoints, timelines

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.operations import timelines
 from tidemark.ports import PutOutcome

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.answers.bodies import body_of
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import rejected_records
 from tidemark.model.core import canonical
 from tidemark.operations import checkpoints, timelines

@@ -11,8 +11,8 @@ from tests.cli.command import Command
 from tests.cli.disk_context import DiskContext, commands_over
 from tests.cli.disk_line import DiskLine
 from tests.pages.conftest import Trips
-from tidemark.answers.bodies import body_of
 from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import sink_rows
 from tidemark.web import source_lookup as records

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.disk_line import DiskLine
 from tidemark import ConsoleSink, KafkaSource, Pipeline, Process, formats, state
-from tidemark.answers.bodies import body_of
 from tidemark.context import Context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 from tidemark.settings import load_settings
 

@@ -17,7 +17,6 @@ from tests.cli.disk_line import DiskLine
 from tests.process.test_deliveries import Last, Tick
 from tests.process.test_sending import World, ticks
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
-from tidemark.answers.bodies import body_of
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.failure_policy import classify
@@ -26,6 +25,7 @@ from tidemark.coordinator.records.states import OpenPlan
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, RecordRefusedError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.messages import Message, RecordPlace
 from tidemark.operations import sinks

@@ -9,7 +9,7 @@ from tests.cli.disk_context import DiskContext
 from tests.contract.sender_drivers import KafkaSenderDriver
 from tests.kafka.topics import Topics
 from tests.process.test_refused_records import noting
-from tidemark.answers.bodies import body_of
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 from tidemark.settings import load_settings
 

@@ -1,8 +1,8 @@
 """What is told in JSON is structured; people read the same in short."""
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.checkpoint_facts import as_text, loss_of, span_of
 from tidemark.cli.output import cell
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.plan import Gap
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 

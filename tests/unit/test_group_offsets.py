@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.world import PLACE, MemoryContext, World
-from tidemark.answers.bodies import body_of
 from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import checkpoints, queries, reads
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.memory import MemoryLog

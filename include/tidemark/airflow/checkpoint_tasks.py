@@ -58,7 +58,7 @@ def typed_failures() -> Iterator[None]:
 
 def announce(context: Context, assets: Sequence[Asset], answer: object, names: Sequence[str]) -> None:
     """Adds an event to assets that carries an answer, with a partition key for each name."""
-    from tidemark.answers.bodies import body_of
+    from tidemark.model.checkpoint.codec import body_of
 
     for asset in assets:
         event = context["outlet_events"][asset]
@@ -286,8 +286,8 @@ class CompleteOperator(PipelineOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"checkpoint", "completed"}`."""
-        from tidemark.answers.bodies import body_of
         from tidemark.answers.checkpoint_facts import checkpoint_facts
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import checkpoints
 
         folded: Ids = context["ti"].xcom_pull(task_ids=VALIDATE)

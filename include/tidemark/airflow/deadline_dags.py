@@ -60,7 +60,7 @@ class LookOperator(BaseOperator):
             AirflowFailException: there is no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import observability
 
         opened = open_tidemark()

@@ -71,7 +71,7 @@ class PlanForkOperator(ForkOperator):
             AirflowFailException: the form is invalid, or the name is taken; the message says what to do next.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import timelines
         from tidemark.operations.timelines import describe_fork
 

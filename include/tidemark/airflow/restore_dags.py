@@ -106,7 +106,7 @@ class PlanRestoreOperator(RestoreOperator):
             AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import timelines
         from tidemark.operations.timelines import describe_restore
 

@@ -83,7 +83,7 @@ class PlanRetentionOperator(RetentionOperator):
             AirflowFailException: the form is invalid; the message says what to do next.
             TidemarkError: the files in use are not known, or the store did not answer; the task is retried.
         """
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import retention
         from tidemark.operations.retention import describe_plan
 
@@ -136,7 +136,7 @@ class SweepOperator(RetentionOperator):
             AirflowFailException: the newest checkpoint is damaged, so nothing was released.
             TidemarkError: any other error; the task is retried.
         """
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import retention
         from tidemark.operations.retention import describe_sweep
 

@@ -110,7 +110,7 @@ class CreateSavepointOperator(SavepointOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns the result of `plan`; if it is repeated, it finds the savepoint that it created."""
-        from tidemark.answers.bodies import body_of
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import savepoints as savepoint_operations
 
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)

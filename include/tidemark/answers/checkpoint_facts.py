@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import Gap, OperatorState
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import OffsetRange
-from tidemark.model.core.timestamps import iso, iso_or_none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +173,16 @@ def span_of(offsets: OffsetRange) -> OffsetSpan:
 def loss_of(gap: Gap) -> LossFacts:
     """Offsets that were not read."""
     return LossFacts(partition=str(gap.partition), start=gap.lost.start, end=gap.lost.end, why=gap.why)
+
+
+def iso(ms: int) -> str:
+    """Returns milliseconds since the epoch as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z")
+
+
+def iso_or_none(ms: int | None) -> str | None:
+    """Returns what `iso` returns; None for None."""
+    return None if ms is None else iso(ms)
 
 
 def as_text(body: Mapping[str, object]) -> str | None:

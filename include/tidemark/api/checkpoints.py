@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.context import Context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import reads, savepoints
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark.answers.bodies import body_of
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, advising, restore_request
@@ -18,6 +17,7 @@ from tidemark.coordinator.recovery.stop_and_resume import STOP
 from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.environment import user_name
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill, checkpoints, erasure, observability, timelines
 from tidemark.operations import stop as stopping

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidemark.answers.bodies import body_of
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed, list_completed
 from tidemark.api.lookups import At, advising, find_id
 from tidemark.api.sinks import SinkRows
 from tidemark.api.state import StateTable
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.retention.findings import Verified

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.answers.bodies import body_of
 from tidemark.api.dry_run import DryRun
 from tidemark.context import Context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.operations import retention as operations
 from tidemark.operations.retention import describe_plan, describe_storage, describe_verified_sweep

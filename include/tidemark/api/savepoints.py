@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidemark.answers.bodies import body_of
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, advising, find_id
 from tidemark.context import Context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRecord, SavepointRequest
 from tidemark.operations import retention

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.answers.bodies import body_of
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import advising
 from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines as operations
 from tidemark.operations.timelines import describe_close, describe_timeline
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
@@ -18,6 +17,7 @@ from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations.backfill import describe_differences, describe_outlook, describe_step
 

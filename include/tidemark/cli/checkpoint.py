@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.checkpoint_details import StateLayers
-from tidemark.answers.checkpoint_facts import checkpoint_facts
+from tidemark.answers.checkpoint_facts import checkpoint_facts, iso
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
@@ -15,9 +14,9 @@ from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.core.timestamps import iso
 from tidemark.operations import checkpoints, compaction, observability, reads, retention, savepoints
 from tidemark.operations.retention import describe_give_up
 

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.checkpoint_facts import as_text
 from tidemark.errors import TidemarkError
+from tidemark.model.checkpoint.codec import body_of
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 """The `--json` option, the same for every command."""

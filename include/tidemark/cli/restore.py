@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields
@@ -16,6 +15,7 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
 from tidemark.operations.timelines import describe_fork, describe_promote, describe_restore
 

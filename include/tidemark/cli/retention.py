@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
 from tidemark.cli.progress import Counted
@@ -14,6 +13,7 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.coordinator.retention.storage_report import Stored
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention

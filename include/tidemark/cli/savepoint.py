@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.timeline_facts import SavepointFacts
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, Expires, Note, user_name, with_options
@@ -14,6 +13,7 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.operations import retention

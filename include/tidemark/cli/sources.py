@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.answers.row_sources import ChangeOrigin, RecordPage, RowOrigin, ShownText, SinkOrigin, SinkRowOrigin
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.web import row_origin, sink_rows
 from tidemark.web import source_lookup as record_answers
 from tidemark.web.source_lookup import RecordQuery

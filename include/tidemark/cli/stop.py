@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from tidemark.answers.bodies import body_of
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note, user_name
 from tidemark.cli.output import JsonFlag, note, show_fields
@@ -13,6 +12,7 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import stop as stop_operations
 

@@ -8,12 +8,12 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from tidemark.answers.bodies import body_of
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.records.timeline_tree import Branch
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
 from tidemark.operations.timelines import describe_close, describe_timeline
 

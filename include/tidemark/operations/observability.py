@@ -16,9 +16,8 @@ from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.timelines import Stops
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.deadline import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
+from tidemark.model.checkpoint.metrics import NONE, Punctuality, Standing, gauges
 from tidemark.model.checkpoint.openlineage_events import (
     EMBEDDED_BROKER,
     Attempted,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
-from tidemark.answers.checkpoint_facts import span_of
+from tidemark.answers.checkpoint_facts import iso_or_none, span_of
 from tidemark.answers.retention_facts import (
     FreeFileFacts,
     GiveUpFacts,
@@ -27,7 +27,6 @@ from tidemark.coordinator.retention.stored_rule import Rules
 from tidemark.coordinator.retention.sweep import GRACE_MS, Sweeper, Swept
 from tidemark.declare.retention import Retention
 from tidemark.declare.retention_text import parse_retention
-from tidemark.model.core.timestamps import iso_or_none
 from tidemark.model.retention.deletion import DeletionPlan, KeptBytes
 from tidemark.model.retention.findings import Verified
 from tidemark.operations import verification

@@ -1,11 +1,11 @@
 """Savepoints: opens, resolves and describes them. Nothing here loads Spark, Arrow or the Kafka client."""
 
+from tidemark.answers.checkpoint_facts import iso, iso_or_none
 from tidemark.answers.timeline_facts import SavepointFacts
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
 from tidemark.model.core.names import parse_id
-from tidemark.model.core.timestamps import iso, iso_or_none
 from tidemark.model.retention.savepoint import SavepointRecord
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tidemark.answers.checkpoint_facts import iso, iso_or_none
 from tidemark.answers.sink_facts import (
     LastDeliveryFailure,
     SinkStatus,
@@ -25,7 +26,6 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.timestamps import iso, iso_or_none
 from tidemark.operations import reads
 from tidemark.sinks.known_sinks import traits_of
 from tidemark.sinks.outbox import Outbox

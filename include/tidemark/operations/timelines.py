@@ -4,7 +4,7 @@ from functools import partial
 
 import structlog
 
-from tidemark.answers.checkpoint_facts import loss_of, span_of
+from tidemark.answers.checkpoint_facts import iso, loss_of, span_of
 from tidemark.answers.timeline_facts import CloseFacts, ForkFacts, PromoteFacts, RestoreFacts, TimelineFacts
 from tidemark.context import Context
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -20,7 +20,6 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.timestamps import iso
 from tidemark.operations import verification
 
 _log = structlog.get_logger("tidemark")

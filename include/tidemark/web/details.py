@@ -18,6 +18,7 @@ from tidemark.answers.checkpoint_details import (
     SinkSegments,
     StateLayers,
 )
+from tidemark.answers.checkpoint_facts import iso, iso_or_none
 from tidemark.answers.checkpoint_overview import CheckpointLine
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
@@ -25,7 +26,6 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.core.timestamps import iso, iso_or_none
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import compaction, savepoints
 from tidemark.web import history_cache

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.lineage_graph import LineageEdge, LineageGraph, LineageNode, Plain
 from tidemark.context import Context
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.timestamps import iso
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus, HistoryEntry

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemark.answers.checkpoint_facts import iso_or_none
 from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointLine, GateCount, HistorySummary, TopicSpan
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.core.timestamps import iso_or_none
 from tidemark.web.history import CheckpointStatus, HistoryEntry, quantiles
 
 

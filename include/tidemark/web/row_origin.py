@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import ChangedRange, ChangeOrigin, RowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.timestamps import iso
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache

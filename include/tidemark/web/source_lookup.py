@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord, ShownText
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
@@ -20,7 +21,6 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
-from tidemark.model.core.timestamps import iso
 from tidemark.model.core.types import FieldType
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
