@@ -136,8 +136,8 @@ class PipelineSavepoints:
         Traceback (most recent call last):
             ...
         tidemark.errors.ConflictError: savepoint june pins chk-3
-        Safe: it stays as it is.
-        Next: take another name.
+        Safe: it is unchanged.
+        Next: use another name.
         """
         request = SavepointRequest(
             name=name,
