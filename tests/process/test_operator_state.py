@@ -123,7 +123,7 @@ def test_too_much_is_refused_with_operator_and_list_and_nothing_is_published(
     good = world.checkpoint([Order("a", "append", "rules", "x")])
     # Each task holds less than the bound; together it is too much.
     half = [Order(k, "append", "samples", "ü" * 15_000) for k in "abc"]
-    with pytest.raises(StateOverflowError, match=r"o: operator state samples: 90,006 bytes.*bound is 65,536"):
+    with pytest.raises(StateOverflowError, match=r"o: operator state samples: 90,006 bytes.*limit is 65,536"):
         world.checkpoint(half)
     assert next(world.coordinator.checkpoints()).id == good.id
 
