@@ -50,8 +50,8 @@ def connection(monkeypatch: pytest.MonkeyPatch, **extras: str) -> None:
 
 
 def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
-    world: AirflowPipeline, dag_run: DagRun, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    world: AirflowPipeline, dag_run: DagRun, bucket: Bucket, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     signed: list[tuple[str, str]] = []
 

@@ -128,7 +128,7 @@ def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(st
 
 
 def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
-    bank = BankPipeline(store=store)  # type: ignore[arg-type]  # a house over any store
+    bank = BankPipeline(store=store)  # type: ignore[arg-type]  # a bank over any store
     bank.send(1)
     bank.complete()
     return replace(bank.coordinator, write_ids=lambda: uuid4().hex)

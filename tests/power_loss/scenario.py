@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tests.power_loss.power_loss_bugs import PLANTED
+from tests.support.crashes import Killed
 from tests.support.disk import read_rows, write_file
 from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
@@ -49,10 +50,6 @@ def short_logs() -> Iterator[None]:
         yield
 
 
-class Killed(BaseException):
-    """Not caught by anybody."""
-
-
 class DiskCompactor(Compactor):
     """The product's order of steps; only the rows are merged without Spark."""
 
@@ -74,7 +71,7 @@ class PowerLossPipeline(DiskRetentionPipeline):
         self.paid: list[str] = []
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
-        """See `Shelf`; by offset it is remembered who paid."""
+        """See `RetentionPipeline`; by offset it is remembered who paid."""
         super().pay(*accounts, amount=amount)
         self.paid += accounts
 

@@ -1,4 +1,4 @@
-"""Damages manifests of a shelf, and puts them back."""
+"""Damages manifests of a warehouse, and puts them back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -20,7 +20,8 @@ from typing import Any
 from greenlet import getcurrent
 
 from tests.retention.leftovers import leaks, orphans, unsent
-from tests.support.interleaving import Killed, Scheduler
+from tests.support.crashes import Killed
+from tests.support.interleaving import Scheduler
 from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryRetentionPipeline
 from tests.support.simulation import Declared
 from tests.support.stepped_store import SteppedStore
@@ -43,7 +44,7 @@ from tidemark.testing.twin.memory import ManualClock, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles
 from tidemark.testing.twin.tables import MemoryTables
 
-World = tuple[MemoryRetentionPipeline, dict[int, dict[str, list[str]]]]
+Prepared = tuple[MemoryRetentionPipeline, dict[int, dict[str, list[str]]]]
 Act = Callable[[], None]
 PREPARED = 40
 """So many worlds are made, for schedules to begin in."""
@@ -93,7 +94,7 @@ class Stopped(BaseException):
     """A process is gone."""
 
 
-def made(seed: int, whole: bool) -> "World":
+def made(seed: int, whole: bool) -> "Prepared":
     """A line of checkpoints, perhaps compacted, forked, delivered, swept; and what each checkpoint held."""
     rng, held = Random(seed), dict[int, dict[str, list[str]]]()
     pipeline = WHOLE if whole else FAST
@@ -154,7 +155,7 @@ def deliver(retained: MemoryRetentionPipeline, pause: Callable[[str], None] = la
         delivered(retained.coordinator, due)
 
 
-def copied(world: "World") -> "World":
+def copied(world: "Prepared") -> "Prepared":
     """A world of its own with what another one has."""
     old, held = world
     tables = SlowTables(

@@ -71,13 +71,13 @@ def _repaired(world: SimulatedCluster) -> list[str]:
 
 
 def first_violation(seeds: range, bug: str | None = None) -> tuple[int, list[str]] | None:
-    """The first seed whose schedule breaks an invariant; a planted bug is a name of `planted.BUGS`.
+    """The first seed whose schedule breaks an invariant; a planted bug is a name of `simulation_bugs.BUGS`.
 
     Without a planted bug any exception that escapes is one more.
     """
     with ExitStack() as stack:
         if bug is not None:
-            stack.enter_context(planted.BUGS[bug]())
+            stack.enter_context(simulation_bugs.BUGS[bug]())
         for seed in seeds:
             found = explore(seed)[1]
             if finds(found) if bug else found:
@@ -96,10 +96,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat one schedule and print its trace")
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--bug", choices=sorted(planted.BUGS))
+    parser.add_argument("--bug", choices=sorted(simulation_bugs.BUGS))
     asked = parser.parse_args()
     if asked.seed is not None:
-        with planted.BUGS[asked.bug]() if asked.bug else ExitStack():
+        with simulation_bugs.BUGS[asked.bug]() if asked.bug else ExitStack():
             world, broken = explore(asked.seed)
         print(*world.scheduler.trace, *broken, sep="\n")
         return bool(broken)

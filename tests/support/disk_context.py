@@ -1,4 +1,4 @@
-"""The command line over a `DiskPipeline`: the real verbs, store and tables; only Kafka and Spark are the memory twins."""
+"""The command line over a `DiskPipeline`: real verbs, store and tables; only Kafka and Spark are memory twins."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -21,6 +21,7 @@ from tidemark.settings import Settings, load_settings
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
 PARTITIONS = 2
+PIPELINES = Path(__file__).parents[1] / "faults" / "pipelines"
 
 
 class KilledPipeline:
@@ -47,7 +48,7 @@ class KilledPipeline:
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         env |= {
             "TIDEMARK_HOME": str(self.settings.home),
-            "TIDEMARK_PIPELINES": str(Path(__file__).parent / "pipelines"),
+            "TIDEMARK_PIPELINES": str(PIPELINES),
             "TIDEMARK_KAFKA_BOOTSTRAP": self.settings.kafka_address,
             "TIDEMARK_SPARK": self.settings.spark_address,
             "TIDEMARK_TEST_FAULTS": "1",
@@ -169,7 +170,7 @@ class KilledPipelines:
         os.environ |= {"SWEEP_TOPIC": topic, "SWEEP_TOLD": self._topics.make(f"{topic}-told")}
         settings = load_settings(
             home=str(self._factory.mktemp("sweep")),
-            pipelines=str(Path(__file__).parent / "pipelines"),
+            pipelines=str(PIPELINES),
             kafka_bootstrap=self._broker,
             spark=self._spark,
             **more,

@@ -10,7 +10,7 @@ from tests.support.sales import Sales
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 SEED = 20241122
-PIPELINES = Path(__file__).parent / "pipelines"
+PIPELINES = Path(__file__).parents[1] / "cli" / "pipelines"
 DECLARATION = PIPELINES / "till.py"
 
 

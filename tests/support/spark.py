@@ -1,6 +1,6 @@
 """One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,6 @@ from tests.support.key_group_ranges import read_by_ranges
 from tests.support.memory import MemoryPipeline
 from tests.support.spark_warehouse import warehouse_of
 from tidemark import Pipeline
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.read.batch_reader import Taker
@@ -27,7 +26,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.schema.operator_schema import run_columns
-from tidemark.ports import CheckpointStore, PlanRequest
+from tidemark.ports import PlanRequest
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.memory import (
@@ -36,9 +35,7 @@ from tidemark.testing.twin.memory import (
     MemoryCompute,
     MemoryLog,
     MemorySender,
-    MemoryStore,
     MemoryTables,
-    SequentialIds,
 )
 from tidemark.testing.twin.merge import compacted
 
@@ -93,11 +90,8 @@ class TwinPipeline(MemoryPipeline):
 
     pipeline: Pipeline
     partitions: int = 2
-    store: CheckpointStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: Any = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
-    ids: Callable[[], str] = field(default_factory=SequentialIds)
+    tables: Any = field(default_factory=MemoryTables, kw_only=True)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS), kw_only=True)
     parallelism: int = 1
     sender: MemorySender = field(default_factory=MemorySender)
 
@@ -118,16 +112,7 @@ class TwinPipeline(MemoryPipeline):
             self.send(record)
 
         def execute(attempt: Any) -> Any:
-            job = CheckpointJob(
-                compute=self.compute,
-                tables=self.tables,
-                clock=self.clock,
-                write_ids=self.ids,
-                listener=lambda step, moment: None,
-                max_dead_letters=self.pipeline.max_dead_letters,
-                sender=self.sender,
-            )
-            return job.execute(attempt)
+            return self.checkpoint_job(self.compute, sender=self.sender).execute(attempt)
 
         loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
         return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]

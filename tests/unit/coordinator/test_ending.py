@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
@@ -22,10 +23,6 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.retention.savepoint import SavepointRequest
-
-
-class Died(BaseException):
-    """The process is gone."""
 
 
 def forked(bank: BankPipeline, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
@@ -112,9 +109,9 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         replace(bank.recovery, coordinator=replace(bank.coordinator, listener=crash)).restore(
             Beginning(checkpoint=made[0])
         )
@@ -170,9 +167,9 @@ def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> No
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == at:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         Ending(coordinator=replace(bank.coordinator, listener=crash)).close("fix")
     if at == ("fate", "before"):
         assert isinstance(bank.promotion.promote("fix", discard=True), Promoted)
@@ -217,9 +214,9 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("fix", discard=True)
     with pytest.raises(ConflictError, match="it may take the next slot of t1 at any moment"):
         Ending(coordinator=bank.coordinator).close("fix")

@@ -18,7 +18,7 @@ FAR = (LEAP.days + 1) * DAY
 
 
 def lived() -> BankPipeline:
-    """A house with a checkpoint, made at a time as it is today."""
+    """A bank with a checkpoint, made at a time as it is today."""
     bank = BankPipeline()
     bank.clock.ms = 50 * YEARS
     bank.send(1, timestamp_ms=bank.clock.ms)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -17,16 +18,12 @@ from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.testing.twin.memory import MemoryCompute
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
 def dying(bank: BankPipeline, at: str, when: str) -> Recovery:
     """A recovery that dies at a crash point."""
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == (at, when):
-            raise Died
+            raise Killed
 
     return Recovery(coordinator=replace(bank.coordinator, listener=crash))
 
@@ -49,7 +46,7 @@ def held(bank: BankPipeline, checkpoint: Checkpoint) -> dict[object, object]:
 def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repeated() -> None:
     bank = BankPipeline()
     first = Beginning(checkpoint=three(bank)[0])
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(bank, "genesis", "after").fork(first, "beside")
     tombstones = bank.savepoints.tombstones
     standing, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "released")
@@ -79,7 +76,7 @@ def test_a_restore_that_died_is_finished_by_the_same_request(step: str, moment: 
     bank = BankPipeline()
     made = three(bank)
     asked = Beginning(checkpoint=made[1])
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(bank, step, moment).restore(asked, request_id or "")
     if (step, moment) == ("closing", "after") and not request_id:
         assert bank.coordinator.timelines.live() == "t2", "the request is over: the same words ask for another restore"

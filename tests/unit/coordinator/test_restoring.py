@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from tests.support.bank import ASK, P0, PIPELINE, BankPipeline, at
+from tests.support.crashes import Killed
 from tests.support.memory import Payment
 from tests.unit.coordinator.test_promotion import fork
-from tests.unit.coordinator.test_recovery import Died, dying, three
+from tests.unit.coordinator.test_recovery import dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
 from tidemark.cli.timeline import drawn, plain_tree
 from tidemark.coordinator.checkpoints.loop import delivered, undelivered
@@ -245,7 +246,7 @@ def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() 
     three(bank)
     bank.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     asked = RestoreRequest(savepoint="sp", claim=True)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(bank, "closing", "before").restore(asked.beginning(bank.coordinator))
     claimed = bank.savepoints.find("sp")
     assert claimed is not None and claimed.claimed_by == "t2"

@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from tests.support.bank import BankPipeline
+from tests.support.crashes import Killed
 from tests.support.memory import START_MS
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -18,10 +19,6 @@ from tidemark.ports import PutOutcome, StepListener
 from tidemark.testing.twin.memory import MemoryStore
 
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @pytest.fixture
