@@ -1,4 +1,4 @@
-"""Sweeps interleaved with everything that may need a file; and that the bugs of `planted` are found (I5, fault 34)."""
+"""Sweeps interleaved with everything that may need a file; the bugs of `retention_bugs` are found (I5, fault 34)."""
 
 import os
 

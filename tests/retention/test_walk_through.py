@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.crashes import Killed
 from tests.support.disk import ParquetFiles, write_file
 from tests.support.retention import ONE_FOLD, DiskRetentionPipeline
 from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, request
@@ -182,7 +183,7 @@ def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole(st
     rows = story.retained.rows(two)
     story.compact()
     story.retained.crash = _at("runs.accounts", "after")
-    with pytest.raises(_Died):
+    with pytest.raises(Killed):
         story.complete("a")
     story.retained.crash = ignore_step
     story._name()
@@ -194,13 +195,9 @@ def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole(st
     assert {"f1", "f2", "f3", "f4"} < story.sweep(), "with the file of the attempt that died"
 
 
-class _Died(BaseException):
-    """The process is gone."""
-
-
 def _at(step: str, moment: str) -> Any:
     def crash(*reached: str) -> None:
         if reached == (step, moment):
-            raise _Died
+            raise Killed
 
     return crash

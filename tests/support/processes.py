@@ -173,7 +173,7 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[
         os.dup2(stream, number)
         os.close(stream)
     sys.argv = ["tidemark", *arguments]
-    sys.modules["__main__"].__package__ = None  # else usage would call it `python -m tests.faults.tidemark`
+    sys.modules["__main__"].__package__ = None  # else usage would call it `python -m tests.support.tidemark`
     entry()
 
 

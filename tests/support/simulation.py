@@ -70,7 +70,7 @@ OTHER_CODE = replace(PIPELINE, max_dead_letters=0.99)
 
 
 class SimulatedStore:
-    """A store whose every operation is a point of choice and may fail. Nobody erases here: see `stepped.Steps`."""
+    """A store whose every operation is a point of choice and may fail. Nobody erases here: see `SteppedStore`."""
 
     def __init__(self, world: "SimulatedCluster") -> None:
         self._world = world
