@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.airflow.pipelines.trips import Bus, Trip
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskLine
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.coordinator.records.objects import encoded, key_of
 from tidemark.model.checkpoint import codec

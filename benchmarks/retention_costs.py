@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from benchmarks.needed import named
 from benchmarks.state_costs import JARS
 from tests.airflow.pipelines.trips import Bus, Trip
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskLine
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from tests.prerequisites import check
+from tests.support.prerequisites import check
 
 if TYPE_CHECKING:
-    from tests.kafka.topics import Sent, Topics
-    from tests.s3.server import Bucket, Server
+    from tests.support.kafka import Sent, Topics
+    from tests.support.s3 import Bucket, Server
     from tidemark.settings import Settings
     from tidemark.storage.s3_folder import S3Folder
 
@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    from tests.kafka.broker import running_broker
+    from tests.support.kafka_broker import running_broker
 
     with running_broker(tmp_path_factory.mktemp("broker")) as process:
         yield process.address
@@ -51,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def topics(broker: str) -> "Topics":
     """Makes, fills, trims and deletes topics of the shared broker."""
-    from tests.kafka.topics import Topics
+    from tests.support.kafka import Topics
 
     return Topics(broker)
 
@@ -78,7 +78,7 @@ Everything else, the collector as well, is what users have."""
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
     from devstack import control
-    from tests.s3.server import CREDENTIALS
+    from tests.support.s3 import CREDENTIALS
     from tidemark.settings import load_settings
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
@@ -104,7 +104,7 @@ def spark_server(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def s3_server() -> "Iterator[Server]":
     """A store that speaks S3, with a proxy for faults before it; shared by the session."""
-    from tests.s3.server import running_server
+    from tests.support.s3 import running_server
 
     with running_server() as server:
         yield server

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from devstack.demo.flights_data import FlightRecord, read_flights
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, World
+from tests.support.airflow_disk import DiskWorld
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

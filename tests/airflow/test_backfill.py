@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.somebody import somebody
-from tests.airflow.world import DAY
+from tests.airflow.human_in_the_loop import somebody
+from tests.support.airflow import DAY
+from tests.support.airflow_disk import DiskWorld
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
 from tidemark.model.retention.savepoint import SavepointRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.world import DAY, PLACE, World
+from tests.support.airflow import DAY, PLACE, World
 from tidemark import Retention
 from tidemark.errors import BrokerError, BusyError, EngineError
 from tidemark.model.checkpoint.failure import FailureReason

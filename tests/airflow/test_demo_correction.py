@@ -17,7 +17,7 @@ from devstack.demo.releases import RIGHT, WRONG, Releases
 from devstack.demo.rotations import RotationOracle
 from devstack.demo.story import three_of
 from devstack.demo.summary import lines_of, table_of
-from tests.airflow.world import DAY, MemoryContext, World
+from tests.support.airflow import DAY, MemoryContext, World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.operations import backfill, checkpoints

@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow.test_dag_runs import states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.errors import DeclarationError, StoreError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import savepoints, timelines

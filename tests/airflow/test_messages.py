@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.world import World
+from tests.support.airflow import World
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.airflow.test_dag_runs import broken, states
 from tests.airflow.test_savepoint_dag import found
-from tests.airflow.world import World
-from tests.observing.collector import Collector
 from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
-from tests.observing.openlineage import complaints
-from tests.observing.statsd import Statsd
+from tests.support.airflow import World
+from tests.support.openlineage import complaints
+from tests.support.opentelemetry import Collector
+from tests.support.statsd import Statsd
 from tidemark.errors import EngineError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Verdict
 from tidemark.model.checkpoint.metrics import METRICS

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, World
+from tests.support.airflow_disk import DiskWorld
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.airflow.disk_world import DiskWorld
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
+from tests.support.airflow_disk import DiskWorld
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
 from tidemark.readers.checkpoint_reader import read_checkpoint

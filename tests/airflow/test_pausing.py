@@ -10,7 +10,7 @@ import pytest
 
 from tests.airflow.conftest import PLUGINS
 from tests.airflow.test_dag_runs import broken
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.coordinator.records.states import NothingOpen
 from tidemark.errors import BrokerError, EngineError, RecordRefusedError
 from tidemark.model.checkpoint.manifest import Verdict

@@ -16,7 +16,7 @@ import psutil
 from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.ports import PlanRequest
 from tidemark.context import Context

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import states, tries
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import RecordRefusedError
 

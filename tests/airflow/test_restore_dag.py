@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.operations import timelines
 

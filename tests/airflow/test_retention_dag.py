@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.somebody import somebody
+from tests.airflow.human_in_the_loop import somebody
 from tests.airflow.test_dag_runs import events
-from tests.airflow.world import DAY
+from tests.support.airflow import DAY
+from tests.support.airflow_disk import DiskWorld
 from tidemark import Retention
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError

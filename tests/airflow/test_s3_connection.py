@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
-from tests.airflow.world import World
-from tests.s3.proxy import Request
-from tests.s3.server import Bucket
+from tests.support.airflow import World
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import Request
 from tidemark.errors import UsageError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.airflow.test_dag_runs import DagRun, events, states
-from tests.airflow.world import World
+from tests.support.airflow import World
 from tidemark.errors import DeclarationError, NameRefusedError, UsageError
 from tidemark.operations import savepoints
 

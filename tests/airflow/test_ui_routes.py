@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
-from tests.airflow.disk_world import DiskWorld
+from tests.support.airflow_disk import DiskWorld
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest

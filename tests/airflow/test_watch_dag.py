@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import events
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, World
 from tidemark.errors import DeclarationError
 from tidemark.operations import checkpoints, stop
 from tidemark.ports import PlanRequest

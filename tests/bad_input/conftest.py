@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Answer, Command
-from tests.kafka.topics import Topics
+from tests.support.cli import Answer, Command
+from tests.support.kafka import Topics
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240902"))
 PIPELINES = Path(__file__).parent / "pipelines"

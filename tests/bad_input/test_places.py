@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.bad_input.conftest import SEED, Line, MakeLine
-from tests.cli.command import Answer
-from tests.prerequisites import missing, needs
+from tests.support.cli import Answer
+from tests.support.prerequisites import missing, needs
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.bad_input.conftest import SEED, Line, MakeLine
-from tests.bad_input.judge import SOME_TIME, judge
-from tests.kafka.topics import Sent, Topics
+from tests.bad_input.record_oracle import SOME_TIME, judge
+from tests.support.kafka import Sent, Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.bad_input.conftest import Line, MakeLine
-from tests.cli.command import TIMEOUT
+from tests.support.cli import TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

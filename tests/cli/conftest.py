@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.sales import Sales
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
+from tests.support.sales import Sales
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240711"))
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.disk_context import DiskContext
-from tests.cli.shops import Shop
+from tests.support.disk_context import DiskContext
+from tests.support.sales_pipeline import Shop
 from tidemark.errors import TidemarkError
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest

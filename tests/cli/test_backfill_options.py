@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import commands_over
+from tests.support.sales import Sales
 
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
 SEED = 20241123

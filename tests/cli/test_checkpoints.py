@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Line
-from tests.cli.sales import START
+from tests.support.sales import START
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 

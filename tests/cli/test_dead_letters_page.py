@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 
 PAGE = ROOT / "docs/how-to/dead-letters.md"
 

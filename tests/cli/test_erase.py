@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import Shop
 
 ERASE = ("erase", "till", "accounts", "--key", "bob")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import Shop
 
 DECLARATION = Path(__file__).parent / "pipelines" / "visits.py"
 ERASE = ("erase", "visits", "accounts", "--key", "bob")

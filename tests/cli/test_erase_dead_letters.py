@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import commands_over
 from tidemark.operations import retention
 
 PIPELINE = """

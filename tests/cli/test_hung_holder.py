@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shops import Shop
+from tests.support.sales_pipeline import Shop
 from tidemark.errors import BusyError
 from tidemark.storage.timeline_lock import FileTimelineLock
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import NOW_MS, DiskLine
+from tests.support.cli import Command
+from tests.support.disk import NOW_MS, DiskLine
 
 DECLARATION = Path(__file__).parent / "pipelines" / "stall.py"
 

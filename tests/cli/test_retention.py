@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import Shop
 from tidemark.declare.retention import Retention
 from tidemark.operations import retention
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import Shop
 from tidemark.reading import read_state
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "deltalake", "duckdb", "confluent_kafka", "airflow", "great_expectations")

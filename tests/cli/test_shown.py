@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 
 DECLARATION = '''
 """Ticks of keys; every second one is told."""

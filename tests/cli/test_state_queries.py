@@ -1,6 +1,6 @@
 """`state sql`, `diff`, `hash`, `query` and `checkpoint replay`, over a warehouse that no Spark has written.
 
-What is right is told by `tests.cli.sales`, one pass of plain Python over the records sent.
+What is right is told by `tests.support.sales`, one pass of plain Python over the records sent.
 """
 
 import csv
@@ -17,9 +17,9 @@ from unittest import mock
 import duckdb
 import pytest
 
-from tests.cli.command import Answer
-from tests.cli.disk_line import DiskLine
-from tests.cli.shops import DECLARATION, Shop
+from tests.support.cli import Answer
+from tests.support.disk import DiskLine
+from tests.support.sales_pipeline import DECLARATION, Shop
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import runs_table
 from tidemark.coordinator.checkpoints.outputs import dead_letters_table

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Line
 from tests.cli.test_checkpoints import _accounts
-from tests.kafka.topics import Topics
+from tests.support.kafka import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 SECONDS = 3.0

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.contract.log_drivers import KafkaDriver, LogDriver, MemoryDriver
+from tests.support.log_drivers import KafkaDriver, LogDriver, MemoryDriver
 from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import NotFoundError
 from tidemark.model.core.offsets import TopicPartition

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
-from tests.s3.server import SECRETS, Bucket
+from tests.support.s3 import SECRETS, Bucket
+from tests.support.s3_proxy import Fault, Request, Times, is_put, strips_conditions
 from tidemark.cli import doctor
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.ports import PutOutcome, UncertainPut

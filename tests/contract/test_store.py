@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError

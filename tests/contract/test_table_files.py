@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import Bucket
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import Fault, Times
+from tests.support.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.delta_logs import LOG, log_prefix

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.tables_drivers import (
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import Fault, Times
+from tests.support.tables_drivers import (
     COLUMNS,
     TABLE,
     BucketDriver,
@@ -18,8 +20,6 @@ from tests.contract.tables_drivers import (
     MemoryDriver,
     request,
 )
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import Bucket
 from tidemark.errors import ConflictError, FencedError, StoreError
 from tidemark.model.checkpoint.table_writes import CommitRequest
 from tidemark.storage.s3_folder import S3Folder

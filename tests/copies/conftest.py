@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, Market, market
-from tests.copies.places import BucketPlace
-from tests.s3.server import Bucket
+from tests.copies.export_places import BucketPlace
+from tests.copies.transfer_pipeline import SEED, Market, market
+from tests.support.cli import Command
+from tests.support.s3 import Bucket
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 

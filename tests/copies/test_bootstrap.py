@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.cli.command import Answer, Command
-from tests.copies.market import DECLARATION, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, UIDS, Market, market
+from tests.support.cli import Answer, Command
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
 

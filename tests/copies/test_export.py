@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import SEED, UIDS, Market, market
+from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads

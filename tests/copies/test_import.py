@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, Market, market
+from tests.support.cli import Command
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.import_state import Importer
 from tidemark.coordinator.recovery.restore import Recovery

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.cli.command import Answer
-from tests.cli.disk_context import commands_over
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, Market, market
+from tests.support.cli import Answer
+from tests.support.disk_context import commands_over
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.readers.state_reader import files_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import ParquetFiles
-from tests.copies.ward import NAME, Ward
+from tests.copies.patched_pipeline import NAME, Ward
+from tests.support.disk import ParquetFiles
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import queries
 from tidemark.operations.queries import DiffRequest

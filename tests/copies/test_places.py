@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tests.copies.places import BucketPlace, FolderPlace, Place
+from tests.copies.export_places import BucketPlace, FolderPlace, Place
 from tests.copies.test_import import NOWHERE
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, Market, market
+from tests.support.cli import Command
 from tidemark.storage.parquet_folder import ParquetFolder
 
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Answer
-from tests.cli.disk_context import commands_over
-from tests.copies.market import UIDS, Market, market
+from tests.copies.transfer_pipeline import UIDS, Market, market
+from tests.support.cli import Answer
+from tests.support.disk_context import commands_over
 
 SWEEP = ("retention", "apply", "market", "--grace", "0", "--execute", "--json", "--keep")
 

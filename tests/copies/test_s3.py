@@ -11,11 +11,11 @@ from subprocess import Popen
 
 import pytest
 
-from tests.cli.command import TIMEOUT, Answer
-from tests.copies.market import SEED, Market
-from tests.copies.places import BucketPlace, FolderPlace, exported, imported, silenced
-from tests.s3.proxy import Fault, Request, Times, is_put
-from tests.s3.server import CREDENTIALS
+from tests.copies.export_places import BucketPlace, FolderPlace, exported, imported, silenced
+from tests.copies.transfer_pipeline import SEED, Market
+from tests.support.cli import TIMEOUT, Answer
+from tests.support.s3 import CREDENTIALS
+from tests.support.s3_proxy import Fault, Request, Times, is_put
 from tidemark.errors import StoreError
 from tidemark.model.retention.export_manifest import Export
 from tidemark.ports import PutOutcome, UncertainPut

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.copies.market import Market
-from tests.copies.places import BucketPlace, exported, imported, silenced
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import SECRETS
+from tests.copies.export_places import BucketPlace, exported, imported, silenced
+from tests.copies.transfer_pipeline import Market
+from tests.support.s3 import SECRETS
+from tests.support.s3_proxy import Fault, Times
 from tidemark.model.retention.export_manifest import Export
 
 BOUND = 15

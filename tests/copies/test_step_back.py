@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.copies.market import DECLARATION, SEED, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, Market, market
+from tests.support.disk_context import commands_over
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
 from tidemark.readers.state_reader import files_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, Market, market
+from tests.copies.transfer_pipeline import SEED, Market, market
+from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.deliveries.planted import BUGS
-from tests.deliveries.walk import Walk
+from tests.deliveries.delivery_bugs import BUGS
+from tests.deliveries.delivery_walk import Walk
 from tests.unit.coordinator import test_sent
 from tidemark.errors import StoreError
 

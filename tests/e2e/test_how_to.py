@@ -20,8 +20,8 @@ import duckdb
 import pandas
 import pytest
 
-from tests.faults.zygote import Zygote
-from tests.s3.server import Server
+from tests.support.processes import Zygote
+from tests.support.s3 import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"

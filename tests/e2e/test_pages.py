@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
 from tests.e2e.airflow_pages import Server, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
 from tests.pages.conftest import PIPELINES, Trips
-from tests.prerequisites import needs_chromium
+from tests.support.disk import DiskLine
+from tests.support.disk_context import DiskContext
+from tests.support.prerequisites import needs_chromium
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints, timelines

@@ -21,8 +21,8 @@ from tests.e2e.airflow_pages import Server
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
-from tests.kafka.topics import Topics
-from tests.prerequisites import needs
+from tests.support.kafka import Topics
+from tests.support.prerequisites import needs
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context
 from tidemark.operations import reads

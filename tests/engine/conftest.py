@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.engine.line import Line
-from tests.kafka.topics import Topics
+from tests.engine.kafka_spark_pipeline import Line
+from tests.support.kafka import Topics
 from tidemark.engine.session.session import SparkSettings, open_session
 
 Raw = Callable[[Sequence[bytes | None]], DataFrame]

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.process.cases import PIPELINE as HOUSE
-from tests.process.cases import Person, Seen, Visit, follow, visits
-from tests.process.twins import SparkWorld
+from tests.support.spark import SparkWorld
+from tests.support.visits import PIPELINE as HOUSE
+from tests.support.visits import Person, Seen, Visit, follow, visits
 from tidemark import DeltaSink, Fold, Process, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 
-from tests.engine.line import PARTITIONS, Line
-from tests.kafka.topics import Sent
+from tests.engine.kafka_spark_pipeline import PARTITIONS, Line
+from tests.support.kafka import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.write.written_files import written_run
 from tidemark.model.core.offsets import TopicPartition

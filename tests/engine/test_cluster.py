@@ -22,9 +22,9 @@ from devstack.demo.checking import Checker
 from devstack.demo.flights_data import FlightRecord, read_flights
 from devstack.demo.reference_data import read_airlines, read_planes
 from devstack.demo.topic_loader import partition_of
-from tests.cli.command import Command
-from tests.engine.standalone import QUICK_JAVA, ROOT, connect_server, environment, standalone
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
+from tests.support.spark_cluster import QUICK_JAVA, ROOT, connect_server, environment, standalone
 from tidemark.airflow.spark_jobs import SparkJob, fold
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads

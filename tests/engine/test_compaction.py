@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
 
-from tests.engine.line import Line
-from tests.engine.ranges import by_workers
-from tests.engine.records import pipeline
+from tests.engine.kafka_spark_pipeline import Line
 from tests.engine.test_folding import bodies
-from tests.engine.warehouses import warehouse_of
-from tests.reading.ranges import read_by_ranges
+from tests.engine.worker_ranges import by_workers
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.readings import pipeline
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint.segments import Segment

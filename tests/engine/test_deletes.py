@@ -4,8 +4,8 @@ import itertools
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tests.engine.line import PARTITIONS, Line, letters
-from tests.kafka.topics import Sent
+from tests.engine.kafka_spark_pipeline import PARTITIONS, Line, letters
+from tests.support.kafka import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
 
 

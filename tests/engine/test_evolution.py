@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld
-from tests.property.evolution_cases import History, encoded
+from tests.support.evolving_pipelines import History, encoded
+from tests.support.spark import SparkWorld
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engine.line import Line, letters
-from tests.engine.records import plan_of
+from tests.engine.kafka_spark_pipeline import Line, letters
+from tests.support.readings import plan_of
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.key_groups import key_group

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.engine.line import Line, OpenAttempt
-from tests.engine.warehouses import warehouse_of
+from tests.engine.kafka_spark_pipeline import Line, OpenAttempt
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
 from tidemark.model.core.ttl import Now

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
-from tests.property.join_cases import BUSES, NOON, Bus, Driver, Trip
+from tests.support.join_cases import BUSES, NOON, Bus, Driver, Trip
+from tests.support.spark import SparkWorld, World
 from tidemark import Broadcast, Fold, KafkaSource, state
 from tidemark.errors import StateOverflowError
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.model.kinds.bench import KEYS, RECORD, Case, expected, known, random_records, same
+from tests.support.kind_bench import KEYS, RECORD, Case, expected, known, random_records, same
 from tests.unit.model.kinds.test_registry import FOLDS, cases_of
 from tidemark.model.core.ttl import Now
 from tidemark.portable_sql.dialects import SPARK

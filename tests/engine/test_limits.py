@@ -9,10 +9,10 @@ from itertools import count, islice
 
 import pytest
 
-from tests.engine.line import Line, OpenAttempt
-from tests.kafka.topics import Sent
-from tests.property.limit_cases import UID, limit_case, outgrown
-from tests.property.ttl_cases import Batch, Case, Event, Reading, expected
+from tests.engine.kafka_spark_pipeline import Line, OpenAttempt
+from tests.support.kafka import Sent
+from tests.support.limit_cases import UID, limit_case, outgrown
+from tests.support.ttl_cases import Batch, Case, Event, Reading, expected
 from tidemark.declare.pipeline import KafkaSource
 from tidemark.errors import StateOverflowError
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.engine.line import Line, OpenAttempt, letters
-from tests.engine.records import ByDay, Device, Reading, plan_of
+from tests.engine.kafka_spark_pipeline import Line, OpenAttempt, letters
 from tests.engine.test_folding import bodies
-from tests.kafka.topics import Sent
+from tests.support.kafka import Sent
+from tests.support.readings import ByDay, Device, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
 from tidemark.engine.read import batch_reader as intake

@@ -5,11 +5,11 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.engine.line import Line, OpenAttempt
-from tests.engine.records import plan_of
-from tests.engine.warehouses import warehouse_of
-from tests.kafka.topics import Sent
-from tests.prerequisites import missing
+from tests.engine.kafka_spark_pipeline import Line, OpenAttempt
+from tests.support.kafka import Sent
+from tests.support.prerequisites import missing
+from tests.support.readings import plan_of
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.session.session import SparkSettings, end_session, open_session

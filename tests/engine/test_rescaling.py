@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of, made_by
-from tests.engine.standalone import QUICK_JAVA, ROOT, environment, standalone
-from tests.process.twins import World
+from tests.support.spark import World
+from tests.support.spark_cluster import QUICK_JAVA, ROOT, environment, standalone
 
 # Six JVMs start, each of them cold: on a busy machine that takes minutes.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]

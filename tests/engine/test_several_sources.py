@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.engine.warehouses import warehouse_of
-from tests.kafka.topics import Sent, Topics
+from tests.support.kafka import Sent, Topics
+from tests.support.spark_warehouse import warehouse_of
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
+from tests.support.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.delta_logs import LOG, log_prefix
 from tidemark.tables.local_table_files import LocalTableFiles

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.property.delete_keys import CASES
-from tests.property.ttl_cases import Batch, Case, case, expected
+from tests.support.delete_keys import CASES
+from tests.support.ttl_cases import Batch, Case, case, expected
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.record_deletes import applied_sql, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished

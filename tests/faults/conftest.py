@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.line import SEED
+from tests.support.killed_pipeline import SEED
 
 BOOK = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.csv"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.line import FoldLine, Line, Lines
 from tests.faults.test_sweep import lines
+from tests.support.killed_pipeline import FoldLine, Line, Lines
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.operations import reads
 from tidemark.system import SystemClock

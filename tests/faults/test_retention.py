@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.shops import DECLARATION, Shop
+from tests.support.cli import Command
+from tests.support.sales_pipeline import DECLARATION, Shop
 from tidemark.operations import reads
 
 pytestmark = [pytest.mark.slow]

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from devstack import control
-from tests.engine.standalone import QUICK_JAVA
-from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
-from tests.faults.zygote import Zygote
-from tests.kafka.topics import Topics
-from tests.prerequisites import missing
-from tests.s3.server import CREDENTIALS
+from tests.support.kafka import Topics
+from tests.support.killed_pipeline import SEED, EmittingLine, FoldLine, Line, Lines
+from tests.support.prerequisites import missing
+from tests.support.processes import Zygote
+from tests.support.s3 import CREDENTIALS
+from tests.support.spark_cluster import QUICK_JAVA
 from tidemark.settings import Settings, recorded_service
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.command import Command
-from tests.engine.records import plan_of
-from tests.kafka.broker import running
 from tests.kafka.certificates import Authority
 from tests.kafka.secured import SecuredBroker
-from tests.kafka.topics import Topics
+from tests.support.cli import Command
+from tests.support.kafka import Topics
+from tests.support.kafka_broker import running
+from tests.support.readings import plan_of
 from tidemark.declare.discovery import find_pipeline
 from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import BrokerError

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
-from tests.observing.statsd import Statsd
 from tests.pages.conftest import PIPELINES, Trips
+from tests.support.disk import DiskLine
+from tests.support.disk_context import DiskContext
+from tests.support.statsd import Statsd
 from tidemark.settings import load_settings
 from tidemark.telemetry import bounded
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import DiskContext
 from tests.observing.conftest import World
-from tests.observing.openlineage import complaints, receiving
+from tests.support.disk_context import DiskContext
+from tests.support.openlineage import complaints, receiving
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.checkpoint.openlineage_events import Attempted, Naming, without_nulls
 from tidemark.model.checkpoint.plan import Interval

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.observing.conftest import World
-from tests.observing.openlineage import complaints
+from tests.support.openlineage import complaints
 from tidemark.errors import UsageError
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block, _flight
-from tests.observing.openlineage import complaints, receiving
-from tests.observing.statsd import Statsd
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import commands_over
+from tests.support.openlineage import complaints, receiving
+from tests.support.statsd import Statsd
 from tidemark.model.checkpoint.metrics import METRICS
 
 PAGE = ROOT / "docs/how-to/monitor.md"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.observing.conftest import World
-from tests.observing.statsd import Statsd
+from tests.support.statsd import Statsd
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import metrics

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskLine
+from tests.support.disk_context import DiskContext
 from tidemark.context import Context
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.model.checkpoint.failure import FailureReason

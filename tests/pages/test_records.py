@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import DiskContext, commands_over
-from tests.cli.disk_line import DiskLine
 from tests.pages.conftest import Trips
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import DiskContext, commands_over
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import sink_rows

@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tests.cli.disk_line import read_rows, write_file
-from tests.power_loss.planted import PLANTED
-from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
+from tests.power_loss.power_loss_bugs import PLANTED
+from tests.support.disk import read_rows, write_file
+from tests.support.retention import ASK, ONE_FOLD, DiskShelf
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.retention import Retention

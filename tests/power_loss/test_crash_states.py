@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.power_loss.judging import Reported, Violation, judge
-from tests.power_loss.planted import PLANTED, SHOWN_IN
+from tests.power_loss.power_loss_bugs import PLANTED, SHOWN_IN
 from tests.power_loss.recording import available
+from tests.power_loss.recovery_checks import Reported, Violation, judge
 from tests.power_loss.scenario import short_logs
 from tests.power_loss.states import WAREHOUSE, Recording, Shelf, State, found, prepare, states
-from tests.prerequisites import needs
+from tests.support.prerequisites import needs
 
 SEED = 31
 PER_CALL = 3

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
 from tests.power_loss.scenario import INTERVAL, Line, short_logs
+from tests.support.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.resolve_sql import resolved, union_of
 from tidemark.engine.state.state_files import Warehouse

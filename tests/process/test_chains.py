@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.process.chains import DAY, Oracle, parcels, pipeline
-from tests.process.twins import SparkWorld, World
+from tests.support.chained_processes import DAY, Oracle, parcels, pipeline
+from tests.support.spark import SparkWorld, World
 from tidemark.model.kinds.first import First
 from tidemark.model.kinds.latest import Latest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskLine
 from tidemark import ConsoleSink, KafkaSource, Pipeline, Process, formats, state
 from tidemark.context import Context
 from tidemark.operations import sinks

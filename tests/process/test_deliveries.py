@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.cli.disk_line import DiskLine
-from tests.kafka.topics import Topics
+from tests.support.disk import DiskLine
+from tests.support.kafka import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
 from tidemark.errors import BrokerError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkWorld, World
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.errors import DeadLettersExceededError, ProcessFunctionError, StateOverflowError

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkWorld, World
 from tidemark import KafkaSource, Pipeline, Process, state
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from typing import Annotated
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.lists import PIPELINE, Oracle, Order, orders, told
-from tests.process.twins import SparkWorld, World
+from tests.support.operator_lists import PIPELINE, Oracle, Order, orders, told
+from tests.support.spark import SparkWorld, World
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint import codec

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.process.cases import PIPELINE, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkWorld, World
+from tests.support.visits import PIPELINE, visits
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched

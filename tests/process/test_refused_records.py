@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
 from tests.process.test_deliveries import Last, Tick
 from tests.process.test_sending import World, ticks
+from tests.support.disk import DiskLine
+from tests.support.disk_context import DiskContext
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip

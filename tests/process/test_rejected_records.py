@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.cases import DAY, PIPELINE, Visit, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkWorld, World
+from tests.support.visits import DAY, PIPELINE, Visit, visits
 from tidemark import Fold, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 

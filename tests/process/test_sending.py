@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
+from tests.support.memory import InMemory
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.checkpoints.job import CheckpointJob

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.cli.disk_line import DiskLine
-from tests.unit.model.evolution_cases import TYPES
+from tests.support.disk import DiskLine
+from tests.support.schema_changes import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.deliveries import undelivered

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.process.twins import World
+from tests.support.spark import World
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.ports import PlanRequest

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld
-from tests.timelines.walk import PIPELINE, Walk
+from tests.support.spark import SparkWorld
+from tests.support.timeline_walk import PIPELINE, Walk
 
 SEED = 397
 """A walk that soon restores, promotes, dies, and reads again what a sink has."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.process.cases import PIPELINE, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkWorld, World
+from tests.support.visits import PIPELINE, visits
 from tidemark import KafkaSink, Process
 
 CASES = 4

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.in_memory import InMemory
+from tests.support.memory import InMemory
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator

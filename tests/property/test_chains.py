@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from tests.process.chains import DAY, Nothing, Oracle, Parcel, Part, parcels, pipeline
-from tests.process.twins import World
+from tests.support.chained_processes import DAY, Nothing, Oracle, Parcel, Part, parcels, pipeline
+from tests.support.spark import World
 from tidemark import Fold, Pipeline, Process, state
 from tidemark.errors import StateOverflowError
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.in_memory import START_MS, InMemory
-from tests.property.evolution_cases import History, Narrow, encoded
+from tests.support.evolving_pipelines import History, Narrow, encoded
+from tests.support.memory import START_MS, InMemory
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint

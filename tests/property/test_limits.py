@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.property.limit_cases import limit_case, outgrown
-from tests.property.ttl_cases import Batch, Case, expected, records
+from tests.support.limit_cases import limit_case, outgrown
+from tests.support.ttl_cases import Batch, Case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.sql.limits import limited

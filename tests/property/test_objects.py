@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.oracle import PIPELINE, Reading
-from tests.unit.coordinator.house import House
+from tests.property.fold_oracle import PIPELINE, Reading
+from tests.support.bank import House
 from tests.unit.coordinator.test_attempts import DECLINED
 from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError

@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.process.lists import PIPELINE, Oracle, orders, told
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, Oracle, orders, told
+from tests.support.spark import World
 from tidemark.model.checkpoint.operator_lists import OperatorList, OperatorState, Redistribution
 from tidemark.model.core.types import FieldType
 

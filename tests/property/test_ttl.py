@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, records
+from tests.support.ttl_cases import EPOCH, Case, Reading, case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli.disk_line import DiskLine, write_file
-from tests.in_memory import Unfenced
+from tests.support.disk import DiskLine, write_file
+from tests.support.memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 from tidemark.model.core.offsets import TopicPartition
 
 START = datetime(2024, 5, 1, tzinfo=UTC)

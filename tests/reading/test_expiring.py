@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DECLARATION = '''

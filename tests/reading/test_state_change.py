@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import DiskLine
-from tests.in_memory import Payment
+from tests.support.disk import DiskLine
+from tests.support.memory import Payment
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest

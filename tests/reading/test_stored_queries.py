@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.reading.stored_queries import manifests, resolved, segments, text_of
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import CorruptObjectError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from tests.retention.shelves import Shelf
+from tests.support.retention import Shelf
 from tidemark.coordinator.retention.give_up import GivingUp
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from tests.retention.shelves import MemoryShelf
+from tests.support.retention import MemoryShelf
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.plans.inputs import adopt

@@ -20,10 +20,10 @@ from typing import Any
 from greenlet import getcurrent
 
 from tests.retention.leftovers import leaks, orphans, unsent
-from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
-from tests.simulation.scheduler import Killed, Scheduler
-from tests.simulation.stepped import Steps
-from tests.simulation.world import Declared
+from tests.support.interleaving import Killed, Scheduler
+from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryShelf
+from tests.support.simulation import Declared
+from tests.support.stepped_store import Steps
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -452,7 +452,7 @@ def repro(seed: int, bug: str | None = None) -> str:
 
 def main() -> int:
     """The command: `--seed N` prints a trace, `--schedules N` plays that many."""
-    from tests.retention.planted import BUGS
+    from tests.retention.retention_bugs import BUGS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int)

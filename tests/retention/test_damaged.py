@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.retention.damages import damaged, giving_up, key_of, torn
-from tests.retention.shelves import ASK, ONE_FOLD, MemoryShelf
+from tests.support.retention import ASK, ONE_FOLD, MemoryShelf
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import of_checkpoints

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
-from tests.retention.walk import CrashAt, Died
+from tests.retention.retention_walk import CrashAt, Died
+from tests.support.retention import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.erasure_records import Erasures

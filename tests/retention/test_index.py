@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retention.shelves import DiskShelf, MemoryCache, MemoryShelf
+from tests.support.retention import DiskShelf, MemoryCache, MemoryShelf
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.declare.retention import Retention

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from tests.retention.shelves import ONE_FOLD, DiskShelf
+from tests.support.retention import ONE_FOLD, DiskShelf
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.state_reader import read_state

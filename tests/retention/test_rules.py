@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retention.shelves import ONE_FOLD, MemoryShelf
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
+from tests.support.retention import ONE_FOLD, MemoryShelf
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.coordinator.retention.legal_holds import Holding
 from tidemark.coordinator.retention.stored_rule import Rules

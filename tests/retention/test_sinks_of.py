@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.retention.shelves import MemoryShelf
+from tests.support.retention import MemoryShelf
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.retention.planted import BUGS
-from tests.retention.shelves import ONE_FOLD, DiskShelf, MemoryShelf
-from tests.retention.walk import CrashAt, Died
+from tests.retention.retention_bugs import BUGS
+from tests.retention.retention_walk import CrashAt, Died
+from tests.support.retention import ONE_FOLD, DiskShelf, MemoryShelf
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.deletion_plan import sweeps_of

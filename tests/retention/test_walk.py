@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.retention.planted import BUGS
-from tests.retention.shelves import DiskShelf, MemoryShelf, Shelf
-from tests.retention.walk import Walk
+from tests.retention.retention_bugs import BUGS
+from tests.retention.retention_walk import Walk
+from tests.support.retention import DiskShelf, MemoryShelf, Shelf
 from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))

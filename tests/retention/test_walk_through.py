@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import ParquetFiles, write_file
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
-from tests.retention.shelves import ONE_FOLD, DiskShelf
+from tests.support.disk import ParquetFiles, write_file
+from tests.support.retention import ONE_FOLD, DiskShelf
+from tests.support.tables_drivers import TABLE, DeltaDriver, Fence, request
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
@@ -91,7 +91,7 @@ class Story:
     """Checkpoints, compactions and sweeps; files are called in the order in which they appear: f1, f2, …, g(1-4)."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tests.cli.disk_line.ParquetFiles", OneFilePerRow)
+        monkeypatch.setattr("tests.support.disk.ParquetFiles", OneFilePerRow)
         self.shelf = DiskShelf(root, ONE_FOLD)
         self.names: dict[str, str] = {}
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.history import History
-from tests.faults.line import SEED, FoldLine, Lines
-from tests.faults.zygote import Zygote
-from tests.kafka.topics import Topics
-from tests.prerequisites import needs
-from tests.s3.proxy import Fault, Proxy, Rule, Times, strips_conditions
-from tests.s3.server import SECRETS, Bucket, Server
+from tests.support.kafka import Topics
+from tests.support.killed_pipeline import SEED, FoldLine, Lines
+from tests.support.prerequisites import needs
+from tests.support.processes import Zygote
+from tests.support.purchase_history import History
+from tests.support.s3 import SECRETS, Bucket, Server
+from tests.support.s3_proxy import Fault, Proxy, Rule, Times, strips_conditions
 from tidemark.operations import reads
 from tidemark.settings import load_settings
 

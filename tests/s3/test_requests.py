@@ -14,12 +14,12 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
-from tests.cli.shops import DECLARATION, SEED
-from tests.s3.proxy import Fault, Proxy, Request, Times
-from tests.s3.server import Server
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.s3 import Server
+from tests.support.s3_proxy import Fault, Proxy, Request, Times
+from tests.support.sales import Sales
+from tests.support.sales_pipeline import DECLARATION, SEED
 from tidemark.errors import FencedError, StoreError
 from tidemark.readers.state_reader import read_state
 from tidemark.storage.s3_folder import S3Folder

@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.command import Answer, Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
-from tests.cli.shops import DECLARATION, SEED
-from tests.reading.ranges import read_by_ranges
-from tests.s3.proxy import strips_conditions
-from tests.s3.server import SECRETS, Bucket, Server
+from tests.support.cli import Answer, Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import commands_over
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.s3 import SECRETS, Bucket, Server
+from tests.support.s3_proxy import strips_conditions
+from tests.support.sales import Sales
+from tests.support.sales_pipeline import DECLARATION, SEED
 from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow

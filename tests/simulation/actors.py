@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tests.simulation.world import OTHER_CODE, PIPELINE, World
+from tests.support.simulation import OTHER_CODE, PIPELINE, World
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, SealedPlan, Superseded

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.simulation.actors import UID
-from tests.simulation.world import PIPELINE, World
+from tests.support.simulation import PIPELINE, World
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.finds import violations as finds
-from tests.simulation import planted
 from tests.simulation.actors import populate
 from tests.simulation.checker import violations
-from tests.simulation.world import PIPELINE, World
+from tests.support import simulation_bugs
+from tests.support.bug_finds import violations as finds
+from tests.support.simulation import PIPELINE, World
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records import objects
 from tidemark.ports import PlanRequest
@@ -73,13 +73,13 @@ def _repaired(world: World) -> list[str]:
 
 
 def first_violation(seeds: range, bug: str | None = None) -> tuple[int, list[str]] | None:
-    """The first seed whose schedule breaks an invariant; a planted bug is a name of `planted.BUGS`.
+    """The first seed whose schedule breaks an invariant; a planted bug is a name of `simulation_bugs.BUGS`.
 
     Without a planted bug any exception that escapes is one more.
     """
     with ExitStack() as stack:
         if bug is not None:
-            stack.enter_context(planted.BUGS[bug]())
+            stack.enter_context(simulation_bugs.BUGS[bug]())
         for seed in seeds:
             found = explore(seed)[1]
             if finds(found) if bug else found:
@@ -98,10 +98,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat one schedule and print its trace")
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--bug", choices=sorted(planted.BUGS))
+    parser.add_argument("--bug", choices=sorted(simulation_bugs.BUGS))
     asked = parser.parse_args()
     if asked.seed is not None:
-        with planted.BUGS[asked.bug]() if asked.bug else ExitStack():
+        with simulation_bugs.BUGS[asked.bug]() if asked.bug else ExitStack():
             world, found = explore(asked.seed)
         print(*world.scheduler.trace, *found, sep="\n")
         return bool(found)

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from tests.simulation.scheduler import Scheduler
-from tests.simulation.stepped import Steps
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
+from tests.support.interleaving import Scheduler
+from tests.support.stepped_store import Steps
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore import Recovery

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.process.twins import World
-from tests.timelines.walk import PIPELINE, Walk
+from tests.support.spark import World
+from tests.support.timeline_walk import PIPELINE, Walk
 from tidemark.model.checkpoint.sinks import SinkTable
 
 SEEDS = range(5)

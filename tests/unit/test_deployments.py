@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import MemoryContext, World
+from tests.support.airflow import MemoryContext, World
 from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.recovery.restore_request import RestoreRequest

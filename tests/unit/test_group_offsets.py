@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import PLACE, MemoryContext, World
+from tests.support.airflow import PLACE, MemoryContext, World
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
 from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
 from tidemark.operations import checkpoints, queries, reads

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.lists import PIPELINE, Local, Order, Seen, follow, told
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, Local, Order, Seen, follow, told
+from tests.support.spark import World
 from tidemark import Fold, Process, state
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.declare.pipeline import Pipeline

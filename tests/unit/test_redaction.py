@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest

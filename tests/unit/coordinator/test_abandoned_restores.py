@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark.coordinator.plans.restore_point import Beginning

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.in_memory import dag_run
-from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, Account, House, Wider, at
+from tests.support.bank import ASK, P0, P1, PIPELINE, Account, House, Wider, at
+from tests.support.memory import dag_run
 from tidemark import Fold, KafkaSource, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.replay_ranges import steps

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, House
+from tests.support.bank import ASK, P0, House
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.ttl import Now

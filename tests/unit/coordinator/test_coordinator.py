@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import dag_run
-from tests.unit.coordinator.house import ASK, P0, House, at
+from tests.support.bank import ASK, P0, House, at
+from tests.support.memory import dag_run
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan

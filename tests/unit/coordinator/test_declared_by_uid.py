@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import Payment
-from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House
+from tests.support.bank import ASK, P1, PIPELINE, Account, House
+from tests.support.memory import Payment
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
 from tidemark.model.state.evolution import compared

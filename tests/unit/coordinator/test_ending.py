@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, House
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, House
 from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.coordinator.checkpoints.restart import (
     ENDLESS,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
+from tests.support.bank import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import DECLINED, begun
 from tidemark import Fold
 from tidemark.model.checkpoint import object_keys as keys

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, Wider
+from tests.support.bank import ASK, P0, PIPELINE, Account, House, Wider
 from tidemark import Fold, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.errors import IncompatibleStateError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, House, at
+from tests.support.bank import ASK, P0, House, at
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tidemark.coordinator.plans.planner import LEAP
 from tidemark.coordinator.plans.restore_point import Beginning

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import dag_run
-from tests.unit.coordinator.house import ASK, House, at
+from tests.support.bank import ASK, House, at
+from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
 from tidemark.coordinator.plans.restore_point import Beginning

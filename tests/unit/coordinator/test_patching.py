@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, House
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, House
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, House, at, sourced
+from tests.support.bank import ASK, P0, P1, PIPELINE, House, at, sourced
 from tidemark import TopicPattern
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition

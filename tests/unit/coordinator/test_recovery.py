@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
+from tests.support.bank import ASK, P0, PIPELINE, Account, House
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 from rich.console import Console
 
-from tests.in_memory import Payment
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, House, at
+from tests.support.bank import ASK, P0, PIPELINE, House, at
+from tests.support.memory import Payment
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state

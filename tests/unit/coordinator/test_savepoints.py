@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import START_MS
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
+from tests.support.memory import START_MS
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError

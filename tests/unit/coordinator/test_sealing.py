@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import DataLostError

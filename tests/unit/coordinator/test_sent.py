@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, House
+from tests.support.bank import ASK, P0, P1, PIPELINE, House
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, House
 from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
 from tidemark.model.checkpoint.failure import FailureReason

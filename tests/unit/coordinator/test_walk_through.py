@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.in_memory import Unfenced
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
+from tests.support.memory import Unfenced
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint

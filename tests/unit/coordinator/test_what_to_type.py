@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, House
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining

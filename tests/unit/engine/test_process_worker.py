@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from tests.process.lists import PIPELINE, Order
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, Order
+from tests.support.spark import World
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through

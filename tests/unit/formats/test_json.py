@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import Answer, Case
+from tests.support.format_cases import Answer, Case
 from tidemark import formats
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import NAMES, case_of, damaged
+from tests.support.format_cases import NAMES, case_of, damaged
 from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
 from tidemark.formats.known_formats import FORMATS, format_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import Answer, Case
+from tests.support.format_cases import Answer, Case
 from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
 from tidemark.errors import DeclarationError
 from tidemark.model.core.log_records import LogRecord

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import House
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict

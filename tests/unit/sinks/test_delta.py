@@ -1,6 +1,6 @@
 """The case of `DeltaSink`: rows that the newest manifest names."""
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tests.unit.sinks.sink_cases import Arrived, Case, SinkLine
 from tidemark import DeltaSink
 
 

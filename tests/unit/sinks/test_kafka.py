@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tests.unit.sinks.sink_cases import Arrived, Case, SinkLine
 from tidemark import KafkaSink
 from tidemark.errors import UsageError
 from tidemark.sinks.sink import Services

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine, all_cases, walk
+from tests.unit.sinks.sink_cases import Arrived, Case, SinkLine, all_cases, walk
 from tidemark.errors import RecordRefusedError, UsageError
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.sinks import EmittedRow, Outbox, Sink

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from tests.unit.model.kinds.bench import MONEY, Case, known
+from tests.support.kind_bench import MONEY, Case, known
 from tidemark import state
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.model.kinds.bench import MONEY, Case
+from tests.support.kind_bench import MONEY, Case
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
 from tidemark.model.state.evolution import compared

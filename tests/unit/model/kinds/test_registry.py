@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import tidemark
+from tests.support.kind_bench import Bench, Case, expected, known, random_records
 from tests.unit.model.kinds import existing
-from tests.unit.model.kinds.bench import Bench, Case, expected, known, random_records
 from tidemark import state
 from tidemark.errors import UsageError
 from tidemark.model.kinds import registry

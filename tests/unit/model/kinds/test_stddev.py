@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from tests.unit.model.kinds.bench import Case, known
+from tests.support.kind_bench import Case, known
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
 from tidemark.testing import BARRIER, replay

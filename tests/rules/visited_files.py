@@ -1,6 +1,6 @@
 """How far a stranger walks: the files of ours whose functions one `tidemark run` calls, in the order of the first call.
 
-    python -m tests.rules.walk
+    python -m tests.rules.visited_files
 
 The pipeline has one `Fold` and the warehouse is a folder. Kafka and Spark are the twins, whose own files are left out,
 as are those of the command line.
@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.disk_context import commands_over
 
 DECLARATION = """
 from dataclasses import dataclass

@@ -9,9 +9,9 @@ from random import Random
 
 import greenlet
 
-from tests.in_memory import START_MS, InMemory, Payment, payment
-from tests.simulation.scheduler import Scheduler
-from tests.simulation.stepped import is_of_erasures
+from tests.support.interleaving import Scheduler
+from tests.support.memory import START_MS, InMemory, Payment, payment
+from tests.support.stepped_store import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.steps import CommitGap

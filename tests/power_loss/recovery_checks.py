@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from tests.power_loss.scenario import ERASED, KEPT, Line
-from tests.retention.shelves import TOPIC
+from tests.support.retention import TOPIC
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle

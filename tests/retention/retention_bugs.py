@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation.planted import promote_without_a_claim
+from tests.support.simulation_bugs import promote_without_a_claim
 from tidemark.coordinator.records.claim_records import Fates
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.recovery.restore import Recovery

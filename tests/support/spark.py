@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.engine.warehouses import warehouse_of
-from tests.in_memory import InMemory
-from tests.reading.ranges import read_by_ranges
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.memory import InMemory
+from tests.support.spark_warehouse import warehouse_of
 from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop

@@ -12,15 +12,16 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.faults.history import History
-from tests.faults.zygote import PATIENCE, Child, Zygote
-from tests.kafka.topics import QUIET, Sent, Topics
+from tests.support.kafka import QUIET, Sent, Topics
+from tests.support.processes import PATIENCE, Child, Zygote
+from tests.support.purchase_history import History
 from tidemark.context import Context
 from tidemark.operations import reads, sinks
 from tidemark.settings import Settings, load_settings
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240501"))
 PARTITIONS = 2
+PIPELINES = Path(__file__).parents[1] / "faults" / "pipelines"
 
 
 class Line:
@@ -47,7 +48,7 @@ class Line:
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         env |= {
             "TIDEMARK_HOME": str(self.settings.home),
-            "TIDEMARK_PIPELINES": str(Path(__file__).parent / "pipelines"),
+            "TIDEMARK_PIPELINES": str(PIPELINES),
             "TIDEMARK_KAFKA_BOOTSTRAP": self.settings.kafka_address,
             "TIDEMARK_SPARK": self.settings.spark_address,
             "TIDEMARK_TEST_FAULTS": "1",
@@ -167,7 +168,7 @@ class Lines:
         os.environ |= {"SWEEP_TOPIC": topic, "SWEEP_TOLD": self._topics.make(f"{topic}-told")}
         settings = load_settings(
             home=str(self._factory.mktemp("sweep")),
-            pipelines=str(Path(__file__).parent / "pipelines"),
+            pipelines=str(PIPELINES),
             kafka_bootstrap=self._broker,
             spark=self._spark,
             **more,

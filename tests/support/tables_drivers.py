@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from tests.s3.server import Bucket
+from tests.support.s3 import Bucket
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.table_writes import CommitRequest, LiveFile, WrittenFile
 from tidemark.ports import StateTables

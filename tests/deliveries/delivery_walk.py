@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record
-from tests.deliveries.world import P0, P1, TOPIC, Broker, World
+from tests.deliveries.delivery_oracle import At, Erased, Key, Made, Oracle, Record
+from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, World
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop

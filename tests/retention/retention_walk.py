@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.retention.shelves import ASK, MemoryCache, Shelf
+from tests.support.retention import ASK, MemoryCache, Shelf
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan

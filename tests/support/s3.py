@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.s3.proxy import Proxy
+from tests.support.s3_proxy import Proxy
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIDTIDEMARKTEST",

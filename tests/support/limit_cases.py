@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.property.ttl_cases import Batch, Case, Reading, expected, random_batches, random_ttl
+from tests.support.ttl_cases import Batch, Case, Reading, expected, random_batches, random_ttl
 from tidemark import Fold, KafkaSource, Pipeline, state
 
 UID = "folded"

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from unittest import mock
 
 import tidemark.cli
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskLine
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.declare.pipeline import Pipeline

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tests.in_memory import START_MS, InMemory, Payment, payment
+from tests.support.memory import START_MS, InMemory, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.cli.disk_line import DiskLine
-from tests.in_memory import START_MS, InMemory
+from tests.support.disk import DiskLine
+from tests.support.memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob

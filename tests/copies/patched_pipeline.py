@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli.command import Command
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine, ParquetFiles
+from tests.support.cli import Command
+from tests.support.disk import DiskLine, ParquetFiles
+from tests.support.disk_context import DiskContext
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import patch as patch_operations

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tests.kafka.topics import Sent, Topics
+from tests.support.kafka import Sent, Topics
 from tidemark.kafka.log import KafkaLog
 from tidemark.kafka.record_reader import KafkaRecords
 from tidemark.model.core.offsets import TopicPartition

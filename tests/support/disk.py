@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.in_memory import Unfenced
+from tests.support.memory import Unfenced
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop

@@ -14,7 +14,7 @@ from devstack.addresses import LOOPBACK, accepts
 from devstack.services import require_java
 from devstack.spark_server import LOGGING, find_spark_home
 from tests.conftest import ONE_COMPILER
-from tests.deploy.compose import example
+from tests.support.compose import example
 
 PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""

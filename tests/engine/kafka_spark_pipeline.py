@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.engine.records import pipeline, plan_of
-from tests.engine.warehouses import warehouse_of
-from tests.kafka.topics import Sent, Topics
-from tests.reading.ranges import read_by_ranges
+from tests.support.kafka import Sent, Topics
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.readings import pipeline, plan_of
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compute import SparkCompute

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.in_memory import Payment
-from tests.process.twins import World
-from tests.timelines.oracle import Oracle
+from tests.support.memory import Payment
+from tests.support.spark import World
+from tests.support.timeline_oracle import Oracle
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob

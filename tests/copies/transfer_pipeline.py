@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
 from tidemark.testing.twin.memory import MemoryLog

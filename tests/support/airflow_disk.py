@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.airflow.world import MemoryContext, World
-from tests.cli.disk_line import ParquetFiles
+from tests.support.airflow import MemoryContext, World
+from tests.support.disk import ParquetFiles
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob

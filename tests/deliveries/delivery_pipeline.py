@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from tests.in_memory import START_MS, InMemory
+from tests.support.memory import START_MS, InMemory
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasure_records import Erasures

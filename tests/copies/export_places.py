@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests.cli.command import Answer
-from tests.copies.market import Market
-from tests.s3.server import SECRETS, Bucket
+from tests.copies.transfer_pipeline import Market
+from tests.support.cli import Answer
+from tests.support.s3 import SECRETS, Bucket
 
 
 class Place(Protocol):

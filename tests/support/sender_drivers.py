@@ -4,7 +4,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.kafka.topics import Topics
+from tests.support.kafka import Topics
 from tidemark.kafka.producer import ID_HEADER, KafkaOutbox
 from tidemark.ports import Sender
 from tidemark.testing.twin.memory import MemorySender

@@ -86,7 +86,7 @@ class Zygote:
         self._codes: dict[int, int] = {}
         self._door = folder / "door"
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")} | {"OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "tests.faults.zygote", str(self._door), *(["gates"] if gates else [])]
+        command = [sys.executable, "-m", "tests.support.processes", str(self._door), *(["gates"] if gates else [])]
         self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Zygote":

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
+from tests.support.cli import Command
+from tests.support.disk import DiskLine
+from tests.support.sales import Sales
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 SEED = 20241122
-PIPELINES = Path(__file__).parent / "pipelines"
+PIPELINES = Path(__file__).parents[1] / "cli" / "pipelines"
 DECLARATION = PIPELINES / "till.py"
 
 

@@ -227,9 +227,9 @@ def withhold_up_to_the_end() -> Iterator[None]:
 
 
 def _in_the_walk(name: str) -> AbstractContextManager[Any]:
-    from tests.deliveries import walk
+    from tests.deliveries import delivery_walk
 
-    return patch.object(walk, name, lambda coordinator, due: True)
+    return patch.object(delivery_walk, name, lambda coordinator, due: True)
 
 
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
