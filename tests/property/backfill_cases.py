@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.support.memory import InMemory
-from tidemark import Fold, KafkaSource, Pipeline, Process, state
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
-from tidemark.declare.pipeline import Broadcast, DeltaSink, DeltaTable
+from tidemark.declare.pipeline import Broadcast, DeltaTable
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Ttl
