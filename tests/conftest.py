@@ -13,7 +13,7 @@ from tests.support.prerequisites import check
 
 if TYPE_CHECKING:
     from tests.support.kafka import Sent, Topics
-    from tests.support.s3 import Bucket, Server
+    from tests.support.s3 import Bucket, S3Server
     from tidemark.settings import Settings
     from tidemark.storage.s3_folder import S3Folder
 
@@ -102,7 +102,7 @@ def spark_server(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> "Iterator[Server]":
+def s3_server() -> "Iterator[S3Server]":
     """A store that speaks S3, with a proxy for faults before it; shared by the session."""
     from tests.support.s3 import running_server
 
@@ -111,7 +111,7 @@ def s3_server() -> "Iterator[Server]":
 
 
 @pytest.fixture
-def bucket(s3_server: "Server") -> "Iterator[Bucket]":
+def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
     """A new bucket, reached without faults until a rule is set."""
     s3_server.proxy.reset()
     yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
@@ -119,7 +119,7 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
 
 
 @pytest.fixture(scope="session")
-def s3_folder(s3_server: "Server") -> "Iterator[S3Folder]":
+def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
     """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
     from tidemark.storage.s3_folder import opened
     from tidemark.storage.s3_location import S3Place

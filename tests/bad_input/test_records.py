@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.bad_input.conftest import SEED, Line, MakeLine
+from tests.bad_input.conftest import SEED, BadInputPipeline, MakeLine
 from tests.bad_input.record_oracle import SOME_TIME, judge
 from tests.support.kafka import Sent, Topics
 
@@ -106,7 +106,7 @@ def sent() -> list[Sent]:
 
 
 @pytest.fixture(scope="module")
-def line(make_line: MakeLine, topics: Topics, sent: list[Sent]) -> Line:
+def line(make_line: MakeLine, topics: Topics, sent: list[Sent]) -> BadInputPipeline:
     """All of it in one topic that takes 10 MB records, and one checkpoint over it."""
     made = make_line("events", "events.py", share="1.0")
     topics.delete(made.topic)
@@ -130,7 +130,7 @@ def _reason(value: bytes | None) -> str | None:
     return next((reason for v, reason in POISON.values() if v is value), None) or judge(value).reason
 
 
-def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent]) -> None:
+def test_every_record_is_applied_or_is_a_dead_letter(line: BadInputPipeline, sent: list[Sent]) -> None:
     [made] = line.checkpoints()
     reasons = {"people": [], "kinds": []}
     for one in sent:
@@ -146,7 +146,7 @@ def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent
 
 
 @pytest.mark.parametrize("uid", ["people", "kinds"])
-def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sent], uid: str) -> None:
+def test_dead_letters_keep_place_reason_and_raw_bytes(line: BadInputPipeline, sent: list[Sent], uid: str) -> None:
     expected, offsets = {}, defaultdict(int)
     for one in sent:
         place = (line.topic, one.partition, offsets[one.partition])
@@ -171,7 +171,7 @@ def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sen
     assert wrong == {}
 
 
-def test_the_state_is_what_the_good_records_make(line: Line, sent: list[Sent]) -> None:
+def test_the_state_is_what_the_good_records_make(line: BadInputPipeline, sent: list[Sent]) -> None:
     people: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     kinds: dict[str, int] = defaultdict(int)
     for one in sent:

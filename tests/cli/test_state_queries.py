@@ -18,8 +18,8 @@ import duckdb
 import pytest
 
 from tests.support.cli import Answer
-from tests.support.disk import DiskLine
-from tests.support.sales_pipeline import DECLARATION, Shop
+from tests.support.disk import DiskPipeline
+from tests.support.sales_pipeline import DECLARATION, SalesPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import runs_table
 from tidemark.coordinator.checkpoints.outputs import dead_letters_table
@@ -32,7 +32,7 @@ from tidemark.ports import Attempt, StepListener
 VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
 
-class AskedShop(Shop):
+class AskedShop(SalesPipeline):
     """A till's warehouse of nine checkpoints, with compactions of either operator between."""
 
     def ask(self, statement: str, *options: str) -> Any:
@@ -333,7 +333,7 @@ def test_a_replay_that_differs_exits_1_and_names_keys(shop: AskedShop) -> None:
 
 def test_a_replay_whose_records_are_gone_exits_6(shop: AskedShop) -> None:
     lost = DataLostError("data lost: topic sales, partition 0, offsets [0, 3)", next="nothing.")
-    with mock.patch.object(DiskLine, "execute", side_effect=lost):
+    with mock.patch.object(DiskPipeline, "execute", side_effect=lost):
         answer = _replayed(shop, "1")
     answer.failed(6, "chk-1 cannot be repeated", "offsets [0, 3)", "tidemark checkpoint list till")
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import BusyError, ConflictError, NameRefusedError, NotFoundError, StoreError
@@ -130,7 +130,7 @@ def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(st
 
 
 def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
-    house = House(store=store)
+    house = BankPipeline(store=store)
     house.send(1)
     house.complete()
     return replace(house.coordinator, write_ids=lambda: uuid4().hex)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests.copies.transfer_pipeline import Market
+from tests.copies.transfer_pipeline import TransferPipeline
 from tests.support.cli import Answer
 from tests.support.s3 import SECRETS, Bucket
 
 
-class Place(Protocol):
+class ExportPlace(Protocol):
     """One export, or none yet."""
 
     @property
@@ -86,12 +86,12 @@ class BucketPlace:
         self.bucket.remove(f"{self.prefix}/{path}")
 
 
-def exported(made: Market, place: Place, *more: str) -> Answer:
+def exported(made: TransferPipeline, place: ExportPlace, *more: str) -> Answer:
     """Exports the newest checkpoint."""
     return silenced(made.tidemark("export", "market", "--to", place.at, *more, **place.variables))
 
 
-def imported(other: Market, place: Place, *more: str) -> Answer:
+def imported(other: TransferPipeline, place: ExportPlace, *more: str) -> Answer:
     """Imports it, as `bazaar`; a dry run without `--execute`."""
     return silenced(other.tidemark("import", place.at, "--as", "bazaar", *more, **place.variables))
 

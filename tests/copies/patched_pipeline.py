@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.cli import Command
-from tests.support.disk import DiskLine, ParquetFiles
+from tests.support.disk import DiskPipeline, ParquetFiles
 from tests.support.disk_context import DiskContext
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -81,7 +81,7 @@ def _is_kept(held: Mapping[str, Any]) -> bool:
 
 
 @dataclass
-class Oracle:
+class PatchOracle:
     """What a checkpoint holds: how many readings it has seen, and per operator what is remembered."""
 
     seen: int = 0
@@ -94,7 +94,7 @@ class Oracle:
         return {key: _kept_row(held) for key, held in self.states[uid].items() if _is_kept(held)}
 
 
-class Ward:
+class PatchedPipeline:
     """The pipeline, its log, and an oracle per checkpoint."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
@@ -102,10 +102,12 @@ class Ward:
         self.tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         self.tidemark.declare(DECLARATION, file="ward.py", name=NAME)
         settings = self.tidemark.settings
-        self.line = DiskLine(self.tidemark.warehouse, self.tidemark.context.pipeline(NAME), "readings", partitions=1)
+        self.line = DiskPipeline(
+            self.tidemark.warehouse, self.tidemark.context.pipeline(NAME), "readings", partitions=1
+        )
         self.context = DiskContext(self.line, settings)
         self.readings: list[Reading] = []
-        self.oracles: dict[int, Oracle] = {0: Oracle()}
+        self.oracles: dict[int, PatchOracle] = {0: PatchOracle()}
         self.patches = 0
 
     def send(self, count: int) -> None:

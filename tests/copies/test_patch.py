@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, market
 from tests.support.cli import Answer
 from tests.support.disk_context import commands_over
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -27,7 +27,7 @@ class Given:
     def __init__(self, folder: Path, declared: str = DECLARATION) -> None:
         print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
         self.folder = folder
-        self.market: Market = market(folder / "first", declared=declared).grown(3, compacted=1)
+        self.market: TransferPipeline = market(folder / "first", declared=declared).grown(3, compacted=1)
         request = SavepointRequest(name="june", owner="ann", origin="test", checkpoint=2)
         Savepoints(self.market.line.coordinator).create(request)
         self.rows = {uid: self.market.rows(uid, 2) for uid in UIDS}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.copies.transfer_pipeline import UIDS, Market, market
+from tests.copies.transfer_pipeline import UIDS, TransferPipeline, market
 from tests.support.cli import Answer
 from tests.support.disk_context import commands_over
 
@@ -41,7 +41,7 @@ class Brought:
     """Rows of another place on their way to a timeline of their own, by a command that dies."""
 
     kind: str
-    made: Market
+    made: TransferPipeline
     asked: tuple[str, ...]
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.copies.transfer_pipeline import DECLARATION, SEED, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, TransferPipeline, market
 from tests.support.disk_context import commands_over
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
@@ -20,7 +20,7 @@ BACK = ("restore", "market", "--newest-whole")
 
 
 @pytest.fixture
-def grown(tmp_path: Path) -> Iterator[Market]:
+def grown(tmp_path: Path) -> Iterator[TransferPipeline]:
     """Four checkpoints; commands read and write them in this process."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
     made = market(tmp_path).grown(4)
@@ -28,7 +28,7 @@ def grown(tmp_path: Path) -> Iterator[Market]:
         yield made
 
 
-def _break(made: Market, checkpoint: int, kind: str = "tills") -> None:
+def _break(made: TransferPipeline, checkpoint: int, kind: str = "tills") -> None:
     """Takes away what a checkpoint itself wrote: a file of a state, or of its sink."""
     (found,) = (c for c in reads.list_checkpoints(made.tidemark.context, "market") if c.id == checkpoint)
     handle = next(iter(found.sinks.values())).handle if kind == "sink" else found.handles[kind]
@@ -37,7 +37,7 @@ def _break(made: Market, checkpoint: int, kind: str = "tills") -> None:
     next(path for path in paths if path.parent.name == f"{checkpoint}.1").unlink()
 
 
-def _whatever_the_barriers(made: Market) -> dict[str, Any]:
+def _whatever_the_barriers(made: TransferPipeline) -> dict[str, Any]:
     """What does not depend on where a barrier lies between records of two partitions."""
     sums = "SELECT item, sales, cents, least, most, list_sort(stalls) FROM sold ORDER BY ALL"
     rates = "SELECT item, percent FROM rates ORDER BY ALL"
@@ -46,11 +46,11 @@ def _whatever_the_barriers(made: Market) -> dict[str, Any]:
     return {"states": found, "now": newest.now, "ends": newest.plan.ranges.ends}
 
 
-def _run(made: Market) -> None:
+def _run(made: TransferPipeline) -> None:
     made.tidemark("run", "market").ok()
 
 
-def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: Market) -> None:
+def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: TransferPipeline) -> None:
     wanted = _whatever_the_barriers(grown)
     _break(grown, 3)
     plan = grown.tidemark(*BACK, "--json").ok()
@@ -64,7 +64,7 @@ def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: Market)
     assert grown.tidemark(*BACK, "--json").ok().json["checkpoint"] == "chk-5", "the newest one is whole again"
 
 
-def test_it_goes_no_further_back_than_was_asked_for(grown: Market) -> None:
+def test_it_goes_no_further_back_than_was_asked_for(grown: TransferPipeline) -> None:
     _break(grown, 2)
     refused = grown.tidemark(*BACK, "--max-fallback", "2", "--execute")
     refused.failed(6, "chk-4, chk-3, chk-2 are damaged, and at most 2 may be passed over", "tidemark verify market")
@@ -76,7 +76,7 @@ def test_it_goes_no_further_back_than_was_asked_for(grown: Market) -> None:
     )
 
 
-def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: Market) -> None:
+def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: TransferPipeline) -> None:
     newest = reads.get_checkpoint(grown.tidemark.context, "market")
     ((uid, table),) = newest.sinks.items()
     _break(grown, 4, "sink")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.cli import Command
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
 from tidemark.testing.twin.memory import MemoryLog
@@ -23,7 +23,7 @@ UIDS = ("sold", "tills", "rates")
 
 
 @dataclass
-class Market:
+class TransferPipeline:
     """A pipeline of some name over a log that several of them may read.
 
     Attributes:
@@ -44,7 +44,7 @@ class Market:
 
     def __post_init__(self) -> None:
         self.tidemark.declare(self.declared, file=f"{self.name}.py", name=self.name)
-        self.line = DiskLine(
+        self.line = DiskPipeline(
             self.tidemark.warehouse, self.tidemark.context.pipeline(self.name), "sales", partitions=2, log=self.log
         )
         if "rates" not in self.log.topic_ids(("rates",)):
@@ -66,7 +66,7 @@ class Market:
             TopicPartition("rates", 0), json.dumps(rate).encode(), timestamp_ms=0, key=rate["item"].encode()
         )
 
-    def beside(self, tidemark: Command, name: str, declared: str | None = None) -> "Market":
+    def beside(self, tidemark: Command, name: str, declared: str | None = None) -> "TransferPipeline":
         """Another pipeline over the same log, which goes on sending where this one does; it has no checkpoint yet."""
         return replace(self, tidemark=tidemark, name=name, declared=declared or self.declared)
 
@@ -89,7 +89,7 @@ class Market:
         lists = {uid: {x.name: x.elements for x in of.lists} for uid, of in newest.operator_states.items()}
         return found | {"lists": lists, "now": newest.now, "ends": newest.plan.ranges.ends}
 
-    def grown(self, checkpoints: int, *, compacted: int = 0) -> "Market":
+    def grown(self, checkpoints: int, *, compacted: int = 0) -> "TransferPipeline":
         """Some checkpoints more, with a compaction behind one of them."""
         for n in range(1, checkpoints + 1):
             self.send()
@@ -100,6 +100,6 @@ class Market:
         return self
 
 
-def market(folder: Path, **options: object) -> Market:
+def market(folder: Path, **options: object) -> TransferPipeline:
     """A new one in a folder of its own."""
-    return Market(Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1"), **options)  # type: ignore[arg-type]
+    return TransferPipeline(Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1"), **options)  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ class Erased:
 
 
 @dataclass
-class Line:
+class DeliveryTimeline:
     """A timeline: what it begins with, its newest checkpoint, and how it ended.
 
     `lost` are checkpoints that it came from and that retention had let go before it began.
@@ -87,12 +87,12 @@ class Line:
 
 
 @dataclass
-class Oracle:
+class DeliveryOracle:
     """Everything that was emitted, sent, kept back and announced."""
 
     log: dict[At, Record] = field(default_factory=dict)
     made: dict[int, Made] = field(default_factory=dict)
-    lines: dict[str, Line] = field(default_factory=lambda: {"t1": Line(None)})
+    lines: dict[str, DeliveryTimeline] = field(default_factory=lambda: {"t1": DeliveryTimeline(None)})
     live: str = "t1"
     erased: list[Erased] = field(default_factory=list)
     arrived: dict[Key, Counter[str]] = field(default_factory=dict)
@@ -156,7 +156,9 @@ class Oracle:
     def begin(self, name: str, checkpoint: int, tables: Mapping[str, Table] | None = None) -> None:
         """A timeline, with the sinks of its checkpoint unless others are given."""
         lost = frozenset(n for n in self.line(checkpoint) if self.made[n].released)
-        self.lines[name] = Line(checkpoint, lost, self.made[checkpoint].tables if tables is None else tables)
+        self.lines[name] = DeliveryTimeline(
+            checkpoint, lost, self.made[checkpoint].tables if tables is None else tables
+        )
 
     def kept(self, checkpoint: int) -> dict[str, Table]:
         """The Delta sinks of a restore that keeps what the live timeline has."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from tests.support.memory import START_MS, InMemory
+from tests.support.memory import START_MS, MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.erasure_records import Erasures
@@ -138,7 +138,7 @@ class Broker:
 
 
 @dataclass
-class World(InMemory):
+class DeliveryPipeline(MemoryPipeline):
     """Store, log, tables, clock, and today's declaration."""
 
     name = "bank"

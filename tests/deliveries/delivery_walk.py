@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from tests.deliveries.delivery_oracle import At, Erased, Key, Made, Oracle, Record
-from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, World
+from tests.deliveries.delivery_oracle import At, DeliveryOracle, Erased, Key, Made, Record
+from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, DeliveryPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -52,11 +52,11 @@ class CrashAfter:
                 raise Died
 
 
-class Walk:
+class DeliveryWalk:
     """One walk."""
 
     def __init__(self, seed: int) -> None:
-        self.world, self.rng, self.oracle = World(), Random(seed), Oracle()
+        self.world, self.rng, self.oracle = DeliveryPipeline(), Random(seed), DeliveryOracle()
         self.mixes = seed % 2 == 1
         self.trace: list[str] = []
         self.number, self.serial = 0, 0
@@ -64,7 +64,7 @@ class Walk:
         self.counts: Counter[str] = Counter()
         self.delivering = False
 
-    def steps(self, count: int) -> "Walk":
+    def steps(self, count: int) -> "DeliveryWalk":
         """So many verbs; then everything is sent that waits, and nothing may be missing."""
         verbs: dict[Callable[[], None], int] = {
             self.send: 8,

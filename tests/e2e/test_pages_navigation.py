@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.e2e.airflow_pages import Server, api_server
+from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.pages.conftest import PIPELINES, Trips
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -36,7 +36,7 @@ BOX = "(e => e && (r => [r.top, r.bottom])(e.getBoundingClientRect()))"
 class Site:
     """A server, and what it reads, which the tests change while somebody looks."""
 
-    server: Server
+    server: AirflowServer
     world: Trips
     clock: ManualClock
 
@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("navigation")
     with api_server(home) as server:
         clock = ManualClock(int(time.time() * 1000) - 3_600_000)
-        line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
+        line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
         context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
         context.clock = clock  # type: ignore[assignment]
         world = Trips(line, context)

@@ -52,7 +52,7 @@ class OpenAttempt:
         self.check()
 
 
-class Line:
+class KafkaSparkPipeline:
     """A topic, a warehouse, and the head's handles."""
 
     def __init__(self, spark: SparkSession, broker: str, topics: Topics, root: Path) -> None:
@@ -168,7 +168,7 @@ class Line:
         self.pipeline = replace(self.pipeline, gate=gate)
 
 
-def letters(line: Line, uid: str) -> pa.Table:
+def letters(line: KafkaSparkPipeline, uid: str) -> pa.Table:
     """The dead letters of an operator, in order of their positions, read from the head's segments."""
     tables = []
     for segment in line.dead_letters[uid]:

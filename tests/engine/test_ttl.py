@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.delete_keys import CASES
-from tests.support.ttl_cases import Batch, Case, case, expected
+from tests.support.ttl_cases import Batch, TtlCase, case, expected
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.record_deletes import applied_sql, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished
@@ -58,7 +58,7 @@ def _rows(spark: SparkSession, runs: list[pa.Table], schema: OperatorSchema) -> 
     return spark.createDataFrame(pa.concat_tables(runs), columns)
 
 
-def _judge(spark: SparkSession, made: Case, seed: int) -> None:
+def _judge(spark: SparkSession, made: TtlCase, seed: int) -> None:
     chance, schema = random.Random(seed), made.schema
     handles: list[pa.Table] = []
     for plan, batch in made.plans():

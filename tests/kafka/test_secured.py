@@ -32,7 +32,7 @@ PIPELINES = Path(__file__).resolve().parents[1] / "airflow" / "pipelines"
 
 
 @dataclass
-class House:
+class SecuredTopic:
     """A secured broker whose topic `trips` a user `reader` and a certificate `reader` may read, and nothing else."""
 
     broker: SecuredBroker
@@ -61,7 +61,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredTopic]:
     with running(SecuredBroker(tmp_path_factory.mktemp("secured"))) as broker:
         topics = Topics(broker.address, broker.client)
         topics.make("trips")
@@ -71,11 +71,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         broker.admit("reader", PASSWORD)
         broker.allow_reading("reader", "trips")
         broker.allow_reading("CN=certified", "trips")
-        yield House(broker, tmp_path_factory.mktemp("client"))
+        yield SecuredTopic(broker, tmp_path_factory.mktemp("client"))
 
 
 @pytest.fixture(scope="module")
-def certified(house: House) -> Settings:
+def certified(house: SecuredTopic) -> Settings:
     """Settings of somebody with a certificate and no password."""
     key, certificate = house.broker.authority.signed("certified")
     return load_settings(
@@ -99,7 +99,7 @@ def _commands() -> str:
 
 
 def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
-    house: House, spark_stack: Settings, tmp_path: Path
+    house: SecuredTopic, spark_stack: Settings, tmp_path: Path
 ) -> None:
     tidemark = Command(tmp_path / "home", house.broker.address, spark_stack.spark_address)
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
@@ -114,7 +114,7 @@ def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
     assert "canary-7d1f" not in made.out + made.err + _commands()
 
 
-def test_a_pattern_finds_what_may_be_read_only(house: House) -> None:
+def test_a_pattern_finds_what_may_be_read_only(house: SecuredTopic) -> None:
     log = house.log(house.settings())
     assert {tp.topic for tp in log.partitions(TopicPattern(".*"), "read_committed")} == {"trips"}
     with pytest.raises(BrokerError, match="[Aa]uthorization"):
@@ -122,14 +122,14 @@ def test_a_pattern_finds_what_may_be_read_only(house: House) -> None:
 
 
 def test_a_certificate_takes_the_place_of_a_password_for_both_clients(
-    house: House, certified: Settings, spark_stack: Settings
+    house: SecuredTopic, certified: Settings, spark_stack: Settings
 ) -> None:
     found = house.log(certified).partitions("trips", "read_committed")
     assert [bounds.end for bounds in found.values()] == [len(BUSES)]
     assert _read_by_spark(certified, spark_stack) == len(BUSES)
 
 
-def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(house: House, tmp_path: Path) -> None:
+def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(house: SecuredTopic, tmp_path: Path) -> None:
     tidemark = Command(tmp_path / "home", house.broker.address, "local[1]")
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
     wrong = tmp_path / "wrong"
@@ -142,7 +142,7 @@ def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(house
     assert tidemark.objects("trips") == {}
 
 
-def test_another_authority_is_told_as_such(house: House, tmp_path: Path) -> None:
+def test_another_authority_is_told_as_such(house: SecuredTopic, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
     with pytest.raises(BrokerError, match="no TLS connection came about .*certificate") as refused:
         house.log(house.settings(kafka_ssl_ca=stranger.path)).topic_ids(["trips"])
@@ -151,7 +151,7 @@ def test_another_authority_is_told_as_such(house: House, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("wrong", ["password", "authority"])
 def test_what_spark_is_refused_is_an_error_of_the_broker_in_time(
-    house: House, spark_stack: Settings, tmp_path: Path, wrong: str
+    house: SecuredTopic, spark_stack: Settings, tmp_path: Path, wrong: str
 ) -> None:
     (tmp_path / "password").write_text("canary-9e2a")
     fields = {"kafka_sasl_password_file": tmp_path / "password"}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.airflow.pipelines.trips import trips
 from tests.pages.conftest import PIPELINES, Trips
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.statsd import Statsd
 from tidemark.settings import load_settings
@@ -27,7 +27,7 @@ def statsd() -> Iterator[Statsd]:
 
 
 @dataclass
-class World(Trips):
+class ObservedTrips(Trips):
     """The trips, with a context whose settings may be changed."""
 
     root: Path = field(default_factory=Path)
@@ -43,11 +43,11 @@ class World(Trips):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> ObservedTrips:
     """One of it, without a checkpoint."""
-    line = DiskLine(tmp_path / "warehouse", trips, "trips")
+    line = DiskPipeline(tmp_path / "warehouse", trips, "trips")
     settings = load_settings(root=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(PIPELINES))
-    return World(line, DiskContext(line, settings), root=tmp_path)
+    return ObservedTrips(line, DiskContext(line, settings), root=tmp_path)
 
 
 @pytest.fixture

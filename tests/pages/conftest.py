@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tidemark.context import Context
 from tidemark.coordinator.records.states import OpenPlan
@@ -26,7 +26,7 @@ AT = datetime(2024, 5, 1, tzinfo=UTC)
 class Trips:
     """The trips of buses: who drives, what is made of it, and what the pages say."""
 
-    line: DiskLine
+    line: DiskPipeline
     pages: Context
     sent: list[tuple[str | None, int]] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Trips:
 @pytest.fixture
 def trips_of(tmp_path: Path) -> Callable[[], Trips]:
     """Makes the world; called again, it forgets what the pages have read, as a new process does."""
-    line = DiskLine(tmp_path / "warehouse", trips, "trips")
+    line = DiskPipeline(tmp_path / "warehouse", trips, "trips")
     settings = load_settings(root=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(PIPELINES))
     return lambda: Trips(line, DiskContext(line, settings))
 

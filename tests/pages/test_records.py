@@ -9,7 +9,7 @@ import pytest
 
 from tests.pages.conftest import Trips
 from tests.support.cli import Command
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
@@ -162,18 +162,18 @@ def test_bytes_become_text_that_does_nothing(raw: bytes, text: str, encoding: st
 
 
 @pytest.fixture
-def walk(tmp_path: Path) -> tuple[Command, DiskLine]:
+def walk(tmp_path: Path) -> tuple[Command, DiskPipeline]:
     """Steps of two walkers, in two checkpoints; whoever goes far is emitted to a sink."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(WALK, topic="steps")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("walk"), "steps")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("walk"), "steps")
     for portion in ([("ann", 5), ("bob", 1), ("bob", 9)], [("ann", 1), ("ann", 7), ("bob", 8)]):
         line.send([(0, json.dumps({"who": who, "n": n}).encode(), 0) for who, n in portion])
         line.checkpoint()
     return tidemark, line
 
 
-def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]) -> None:
+def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskPipeline]) -> None:
     tidemark, line = walk
     pages = DiskContext(line, tidemark.settings)
     told = sink_rows.find_sink_origin(pages, "walk", "far", 2, {"who": "ann"})
@@ -201,7 +201,7 @@ def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]
             sink_rows.find_sink_origin(pages, "walk", *wrong)
 
 
-def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
+def test_the_commands_tell_the_same(walk: tuple[Command, DiskPipeline]) -> None:
     tidemark, line = walk
     with commands_over(line):
         told = tidemark("state", "source", "walk", "walkers", "--key", "ann", "--records", "5", "--json").ok().json

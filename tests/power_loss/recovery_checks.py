@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from tests.power_loss.scenario import ERASED, KEPT, Line
+from tests.power_loss.scenario import ERASED, KEPT, PowerLossPipeline
 from tests.support.retention import TOPIC
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -29,7 +29,7 @@ class Violation(AssertionError):
     """A promise that was not kept."""
 
 
-def _read(line: Line, handle: StateHandle) -> Sequence[Mapping[str, Any]]:
+def _read(line: PowerLossPipeline, handle: StateHandle) -> Sequence[Mapping[str, Any]]:
     return [
         row
         for segment in handle
@@ -38,9 +38,9 @@ def _read(line: Line, handle: StateHandle) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-Readers: TypeAlias = Mapping[str, Callable[[Line, StateHandle], Sequence[Mapping[str, Any]]]]
+Readers: TypeAlias = Mapping[str, Callable[[PowerLossPipeline, StateHandle], Sequence[Mapping[str, Any]]]]
 BY_PRODUCT: Readers = {"the product": _read}
-BY_ANYBODY: Readers = {"any reader of Delta": Line.held}
+BY_ANYBODY: Readers = {"any reader of Delta": PowerLossPipeline.held}
 """deltalake by itself; nothing of the product's reading is used."""
 
 
@@ -92,7 +92,7 @@ def judge(root: Path, reported: Reported) -> None:
     Raises:
         Violation: a promise was not kept.
     """
-    line = Line(root, "c3")
+    line = PowerLossPipeline(root, "c3")
     line.pay(*reported.paid)
     line.clock.ms = reported.now_ms + 3_600_000
     found = _visible(line, "after the power cut")
@@ -106,7 +106,7 @@ def judge(root: Path, reported: Reported) -> None:
     _go_on(line, reported)
 
 
-def _go_on(line: Line, reported: Reported) -> None:
+def _go_on(line: PowerLossPipeline, reported: Reported) -> None:
     """What is run anyway, or would be repeated; nothing was done by hand before."""
     paid = [*reported.paid, "ann"]
     line.pay("ann")
@@ -132,7 +132,7 @@ def _go_on(line: Line, reported: Reported) -> None:
         raise Violation("the re-run did not read to the end")
 
 
-def _visible(line: Line, when: str) -> dict[int, Checkpoint]:
+def _visible(line: PowerLossPipeline, when: str) -> dict[int, Checkpoint]:
     """Checkpoints of the timeline that were not released, by id; their ranges join."""
     try:
         entries = list(line.coordinator.checkpoints())
@@ -145,7 +145,7 @@ def _visible(line: Line, when: str) -> dict[int, Checkpoint]:
     return {c.id: c for c in entries if f"chk-{c.id}" not in released}
 
 
-def _compare(line: Line, found: Checkpoint, reported: Reported, readers: Readers) -> None:
+def _compare(line: PowerLossPipeline, found: Checkpoint, reported: Reported, readers: Readers) -> None:
     wanted = Counter(reported.paid[: found.plan.ranges[PARTITION].end])
     allowed = [wanted]
     if reported.erasing:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tests.power_loss.power_loss_bugs import PLANTED
 from tests.support.disk import read_rows, write_file
-from tests.support.retention import ASK, ONE_FOLD, DiskShelf
+from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.declare.retention import Retention
@@ -66,7 +66,7 @@ class DiskCompactor(Compactor):
         return WrittenRun(rows=len(rows), files=(write_file(self.warehouse, folder, held),))
 
 
-class Line(DiskShelf):
+class PowerLossPipeline(DiskRetentionPipeline):
     """The verbs; ids differ from process to process, as they do in life."""
 
     def __init__(self, root: Path, process: str) -> None:
@@ -75,7 +75,7 @@ class Line(DiskShelf):
         self.paid: list[str] = []
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
-        """See `Shelf`; by offset it is remembered who paid."""
+        """See `RetentionPipeline`; by offset it is remembered who paid."""
         super().pay(*accounts, amount=amount)
         self.paid += accounts
 
@@ -143,7 +143,7 @@ class Told:
         os.write(self._to, (json.dumps([what, *facts]) + "\n").encode())
 
 
-def prepare(line: Line, tell: Told) -> None:
+def prepare(line: PowerLossPipeline, tell: Told) -> None:
     """A history: a compaction that was adopted, a log that was trimmed."""
     for n in range(INTERVAL + 2):
         _complete(line, tell, "ann", "bob")
@@ -153,7 +153,7 @@ def prepare(line: Line, tell: Told) -> None:
     tell("swept")
 
 
-def record(line: Line, tell: Told) -> None:
+def record(line: PowerLossPipeline, tell: Told) -> None:
     """What power cuts are tried in."""
     _pay(line, tell, "ann", "cid")
     line.killed(("runs.accounts", "after"))
@@ -177,12 +177,12 @@ def record(line: Line, tell: Told) -> None:
     tell("swept")
 
 
-def _pay(line: Line, tell: Told, *accounts: str) -> None:
+def _pay(line: PowerLossPipeline, tell: Told, *accounts: str) -> None:
     tell("paid", line.clock.ms, *accounts)
     line.pay(*accounts)
 
 
-def _complete(line: Line, tell: Told, *accounts: str) -> None:
+def _complete(line: PowerLossPipeline, tell: Told, *accounts: str) -> None:
     _pay(line, tell, *accounts)
     done = line.completed()
     tell("completed", done.id)
@@ -192,9 +192,9 @@ def main(folder: Path, planted: str | None = None) -> None:
     """The scenario's first half, or in a folder that has it the second one, with a planted bug."""
     with short_logs(), PLANTED[planted]() if planted else nullcontext():
         if planted is None:
-            prepare(Line(folder / "warehouse", "a1"), Told(folder / TOLD))
+            prepare(PowerLossPipeline(folder / "warehouse", "a1"), Told(folder / TOLD))
             return
-        line = Line(folder / "warehouse", "b2")
+        line = PowerLossPipeline(folder / "warehouse", "b2")
         for what, *facts in map(json.loads, (folder / TOLD).read_text().splitlines()):
             if what == "paid":
                 line.clock.ms = facts[0]

@@ -145,7 +145,7 @@ def _digest(tree: Tree, told: str, hashes: dict[bytes, bytes]) -> bytes:
 
 
 @dataclass
-class Shelf:
+class TreeFolder:
     """Builds trees; equal files are one, so nobody may write into a file that is there (the product never does)."""
 
     folder: Path

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.kafka import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
@@ -55,10 +55,10 @@ def alert(who: str, ticks: Iterator[Tick], last: Last) -> Iterator[Alert]:
 
 
 @dataclass
-class House:
+class DeliveringPipeline:
     """A pipeline whose checkpoints are made without Spark, and the real delivery."""
 
-    line: DiskLine
+    line: DiskPipeline
     context: Context
     broker: str
     topic: str
@@ -83,7 +83,7 @@ class House:
 
 
 @pytest.fixture
-def house(broker: str, topics: Topics, tmp_path: Path) -> House:
+def house(broker: str, topics: Topics, tmp_path: Path) -> DeliveringPipeline:
     """A pipeline over a log in memory, with a sink in a real topic."""
     topic = topics.make(partitions=1)
     process = Process(
@@ -96,13 +96,13 @@ def house(broker: str, topics: Topics, tmp_path: Path) -> House:
     )
     pipeline = Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process])
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap=broker)
-    line = DiskLine(tmp_path / "w", pipeline, "ticks", sender=Context(settings).sender)
+    line = DiskPipeline(tmp_path / "w", pipeline, "ticks", sender=Context(settings).sender)
     line.log.create(topic)
-    return House(line, Context(settings), broker, topic)
+    return DeliveringPipeline(line, Context(settings), broker, topic)
 
 
 @pytest.fixture
-def sending(house: House) -> House:
+def sending(house: DeliveringPipeline) -> DeliveringPipeline:
     """The same, but attempts send themselves."""
     (process,) = house.line.pipeline.operators
     assert isinstance(process, Process)
@@ -111,7 +111,7 @@ def sending(house: House) -> House:
     return house
 
 
-def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> None:
+def test_emitted_records_arrive_once_in_order_with_their_ids(house: DeliveringPipeline) -> None:
     house.checkpoint(("a", 1), ("b", 2))
     assert sinks.deliver(house.context, "ticks") == 4
     assert sinks.deliver(house.context, "ticks") == 0
@@ -125,7 +125,7 @@ def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> No
     assert arrived[2][1]["at"] == DAY + timedelta(days=2)
 
 
-def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: House) -> None:
+def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: DeliveringPipeline) -> None:
     house.checkpoint(("a", 1))
     house.checkpoint()
     house.checkpoint(("a", 2))
@@ -136,7 +136,7 @@ def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: House) -> No
 
 
 def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.checkpoint(("a", 1))
     with monkeypatch.context() as patch:
@@ -149,7 +149,7 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 
 
 def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidemark.kafka.producer.STALL", 1.0)
     house.checkpoint(("a", 1))
@@ -162,7 +162,7 @@ def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
     assert sinks.deliver(house.context, "ticks") == 2
 
 
-def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -> None:
+def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: DeliveringPipeline) -> None:
     sending.checkpoint(("a", 1), ("b", 2))
     assert sinks.deliver(sending.context, "ticks") == 0, "nothing is left for afterwards"
     arrived = sending.arrived()
@@ -177,7 +177,7 @@ def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -
 
 
 def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
-    sending: House, monkeypatch: pytest.MonkeyPatch
+    sending: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending.checkpoint(("a", 1))
     real = sending.line.sender

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from tests.process.test_deliveries import Last, Tick
-from tests.process.test_sending import World, ticks
-from tests.support.disk import DiskLine
+from tests.process.test_sending import SendingPipeline, ticks
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
 from tidemark.cli.main import app
@@ -49,14 +49,14 @@ def noted(who: str, given: Iterator[Tick], last: Last) -> Iterator[Note]:
         yield Note(who, SECRET * tick.n)
 
 
-def noting(root: Path, topics: Mapping[str, str]) -> DiskLine:
+def noting(root: Path, topics: Mapping[str, str]) -> DiskPipeline:
     """A line whose processes send one record each per record; the topic by the name of process and sink."""
     operators = [
         Process(name, key_by="who", state=Last, function=noted, emits=Note, sink=KafkaSink(name, topic))
         for name, topic in topics.items()
     ]
     pipeline = Pipeline(name="notes", source=KafkaSource("ticks", Tick), operators=operators)
-    line = DiskLine(root, pipeline, "ticks", partitions=1)
+    line = DiskPipeline(root, pipeline, "ticks", partitions=1)
     for topic in topics.values():
         line.log.create(topic)
     return line
@@ -84,10 +84,10 @@ class Broker(MemorySender):
 
 
 @dataclass
-class House:
+class RefusingPipeline:
     """A pipeline with two Kafka sinks, `a` and `b`, to topics of the same names."""
 
-    line: DiskLine
+    line: DiskPipeline
     context: DiskContext
     broker: Broker
 
@@ -108,15 +108,15 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def house(tmp_path: Path) -> RefusingPipeline:
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap="127.0.0.1:1")
     line = noting(tmp_path / "w", {"a": "a", "b": "b"})
     context, broker = DiskContext(line, settings), Broker()
     context.outbox = broker
-    return House(line, context, broker)
+    return RefusingPipeline(line, context, broker)
 
 
-def test_a_sink_that_cannot_be_sent_to_stops_no_other(house: House) -> None:
+def test_a_sink_that_cannot_be_sent_to_stops_no_other(house: RefusingPipeline) -> None:
     house.broker.missing.add("a")
     for size in (1, 2, 3):
         house.checkpoint(size)
@@ -133,7 +133,7 @@ def test_a_sink_that_cannot_be_sent_to_stops_no_other(house: House) -> None:
     assert house.deliver() == 0
 
 
-def test_a_foreign_exception_raises_nothing_and_is_kept_in_three_lines(house: House) -> None:
+def test_a_foreign_exception_raises_nothing_and_is_kept_in_three_lines(house: RefusingPipeline) -> None:
     house.broker.raises["a"] = ValueError("no such codec")
     house.checkpoint(1)
     assert house.deliver() == 1
@@ -143,7 +143,7 @@ def test_a_foreign_exception_raises_nothing_and_is_kept_in_three_lines(house: Ho
     assert house.broker.ids("b") == [house.id(1, 0, "b")]
 
 
-def test_a_store_that_cannot_be_read_raises_nothing_behind_the_manifest(house: House) -> None:
+def test_a_store_that_cannot_be_read_raises_nothing_behind_the_manifest(house: RefusingPipeline) -> None:
     house.checkpoint(1)
     (manifest,) = (house.line.root / "notes" / "timelines" / "t1").glob("*.json")
     manifest.write_bytes(b"{}")
@@ -152,7 +152,7 @@ def test_a_store_that_cannot_be_read_raises_nothing_behind_the_manifest(house: H
     assert [e["event"] for e in logged] == ["records_not_delivered"]
 
 
-def test_a_restore_in_between_stops_what_is_left_to_send(house: House) -> None:
+def test_a_restore_in_between_stops_what_is_left_to_send(house: RefusingPipeline) -> None:
     house.checkpoint(1)
     house.checkpoint(2)
     house.broker.before = dict.fromkeys("ab", lambda: _restore(house))
@@ -165,12 +165,12 @@ def test_a_restore_in_between_stops_what_is_left_to_send(house: House) -> None:
     assert house.broker.ids("b") == [house.id(1, 0, "b")], "chk-2 is of a closed timeline"
 
 
-def _restore(house: House) -> None:
+def _restore(house: RefusingPipeline) -> None:
     asked = RestoreRequest(checkpoint=1).beginning(house.line.coordinator)
     Recovery(coordinator=house.line.coordinator, pipeline=house.line.pipeline).restore(asked)
 
 
-def test_a_record_that_is_refused_waits_with_all_behind_it_and_the_other_sink_goes_on(house: House) -> None:
+def test_a_record_that_is_refused_waits_with_all_behind_it_and_the_other_sink_goes_on(house: RefusingPipeline) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 2, 900, 3)
     house.checkpoint(4)
@@ -189,7 +189,9 @@ def test_a_record_that_is_refused_waits_with_all_behind_it_and_the_other_sink_go
     assert len(house.line.coordinator.objects.list("delivery_failures/")) == 1, "one failure, however often it happens"
 
 
-def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once_in_order(house: House) -> None:
+def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once_in_order(
+    house: RefusingPipeline,
+) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900, 2, 901, 3)
     house.checkpoint(4)
@@ -220,7 +222,7 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     assert house.backlog("a")["skipped"] == 2 and house.backlog("a")["failure"] is None
 
 
-def test_a_topic_that_takes_it_after_all_gets_it(house: House) -> None:
+def test_a_topic_that_takes_it_after_all_gets_it(house: RefusingPipeline) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900, 2)
     house.deliver()
@@ -229,7 +231,7 @@ def test_a_topic_that_takes_it_after_all_gets_it(house: House) -> None:
     assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 1, 2)]
 
 
-def test_an_outage_in_between_forgets_nothing_of_that(house: House) -> None:
+def test_an_outage_in_between_forgets_nothing_of_that(house: RefusingPipeline) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900, 2)
     house.deliver()
@@ -241,7 +243,7 @@ def test_an_outage_in_between_forgets_nothing_of_that(house: House) -> None:
     assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 1, 2)]
 
 
-def test_where_other_rows_are_ahead_than_had_arrived_all_are_sent_again(house: House) -> None:
+def test_where_other_rows_are_ahead_than_had_arrived_all_are_sent_again(house: RefusingPipeline) -> None:
     """An erasure may have rewritten the outbox meanwhile: then the order that was sent proves nothing."""
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900, 2)
@@ -254,7 +256,7 @@ def test_where_other_rows_are_ahead_than_had_arrived_all_are_sent_again(house: H
     assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 0, 1, 2)]
 
 
-def test_what_is_kept_of_a_refusal_holds_no_payload(house: House) -> None:
+def test_what_is_kept_of_a_refusal_holds_no_payload(house: RefusingPipeline) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(900)
     house.deliver()
@@ -263,7 +265,7 @@ def test_what_is_kept_of_a_refusal_holds_no_payload(house: House) -> None:
     assert len(kept) == 2 and not [f for f in kept if SECRET in f.read_text()]
 
 
-def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: House) -> None:
+def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: RefusingPipeline) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(1, 900)
     house.deliver()
@@ -279,7 +281,9 @@ def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: Ho
     assert sinks.list_skipped_records(house.context, "notes") == []
 
 
-def test_the_commands_show_skip_and_list_what_is_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_show_skip_and_list_what_is_refused(
+    house: RefusingPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As docs/how-to/keep-state-with-process.md has them typed."""
     for room in ("sink", "sources"):
         monkeypatch.setattr(f"tidemark.cli.{room}.open_context", lambda: house.context)
@@ -312,7 +316,7 @@ def test_an_id_says_where_a_record_comes_from() -> None:
 
 
 def test_an_attempt_that_sends_fails_for_a_reason_and_its_plan_waits() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a", "x" * 500, "b")
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError) as caught:
@@ -328,7 +332,7 @@ def test_an_attempt_that_sends_fails_for_a_reason_and_its_plan_waits() -> None:
 
 
 def test_an_attempt_that_sends_leaves_out_what_is_skipped() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a", "x" * 500, "b")
     world.sender.largest["out"] = 200
     for number in (0, 1):
@@ -346,7 +350,7 @@ def test_an_attempt_that_sends_leaves_out_what_is_skipped() -> None:
 
 def test_other_code_sends_the_record_under_another_id() -> None:
     """So what was skipped of the old plan is not left out of the new one unseen."""
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("x" * 500)
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError):
@@ -359,7 +363,7 @@ def test_other_code_sends_the_record_under_another_id() -> None:
 
 
 def test_a_second_skip_of_a_record_loses() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("x" * 500)
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError):

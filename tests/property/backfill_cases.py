@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.support.memory import InMemory
+from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -149,7 +149,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class ShopWorld(InMemory):
+class ShopPipeline(MemoryPipeline):
     """Store, log, tables, clock; `kill_at` counts the steps down to a kill, `closing` runs before every promote."""
 
     store: MemoryStore = field(default_factory=MemoryStore)

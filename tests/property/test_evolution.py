@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.evolving_pipelines import History, Narrow, encoded
-from tests.support.memory import START_MS, InMemory
+from tests.support.evolving_pipelines import Narrow, PipelineHistory, encoded
+from tests.support.memory import START_MS, MemoryPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -47,7 +47,7 @@ def ask() -> Iterator[Ask]:
 
 
 @dataclass
-class Line(InMemory):
+class EvolvingPipeline(MemoryPipeline):
     """A pipeline in memory whose declaration may be another one at every checkpoint."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -111,7 +111,7 @@ class Told:
 def _judge(seed: int, ask: Ask | None) -> int:
     """Runs a case; returns how many compactions were adopted."""
     chance = random.Random(seed)
-    history, line = History(chance), Line()
+    history, line = PipelineHistory(chance), EvolvingPipeline()
     told: list[Told] = []
     adopted = 0
     for n in range(6):
@@ -163,7 +163,7 @@ def _since_the_last_gap(seconds: list[int], ttl: int | None, now: int) -> list[i
 
 
 def _judge_ttl(seed: int) -> None:
-    chance, line = random.Random(seed), Line()
+    chance, line = random.Random(seed), EvolvingPipeline()
     touched: dict[str, list[int]] = {}
     second = 1
     for _ in range(8):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.fold_oracle import PIPELINE, Reading
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_attempts import DECLINED
 from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
@@ -40,7 +40,7 @@ from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, 
 @cache
 def written() -> dict[str, tuple[str, bytes]]:
     """One object of every kind: kind → (key, bytes)."""
-    house = House()
+    house = BankPipeline()
     house.send(3)
     house.coordinator.abort(house.plan(), DECLINED)
     house.complete()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from tests.support.retention import Shelf
+from tests.support.retention import RetentionPipeline
 from tidemark.coordinator.retention.give_up import GivingUp
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -22,7 +22,7 @@ def torn(raw: bytes, rng: Random) -> bytes:
 
 
 @contextmanager
-def damaged(shelf: Shelf, checkpoint: Checkpoint, rng: Random | None = None) -> Iterator[bytes]:
+def damaged(shelf: RetentionPipeline, checkpoint: Checkpoint, rng: Random | None = None) -> Iterator[bytes]:
     """The manifest is damaged in the block; behind it the bytes are back. Gives the whole bytes."""
     objects, key = shelf.coordinator.objects.store.objects, key_of(checkpoint)  # type: ignore[attr-defined]
     whole = objects[key]
@@ -31,6 +31,6 @@ def damaged(shelf: Shelf, checkpoint: Checkpoint, rng: Random | None = None) -> 
     objects[key] = whole
 
 
-def giving_up(shelf: Shelf) -> GivingUp:
+def giving_up(shelf: RetentionPipeline) -> GivingUp:
     """The verb."""
     return GivingUp(coordinator=shelf.coordinator)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from tests.support.retention import MemoryShelf
+from tests.support.retention import MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import undelivered
 from tidemark.coordinator.plans.inputs import adopt
@@ -21,7 +21,7 @@ def orphans(c: CheckpointCoordinator, promised: Collection[str]) -> list[str]:
     return [b.timeline for b in _open(c) if not b.is_live and b.timeline not in promised and b.genesis is not None]
 
 
-def leaks(shelf: MemoryShelf) -> list[str]:
+def leaks(shelf: MemoryRetentionPipeline) -> list[str]:
     """Checkpoints that nothing needs and that were not released, and files that nothing names or may come to name."""
     c = shelf.coordinator
     kept = _kept(c)
@@ -111,7 +111,7 @@ def _is_prefix(c: CheckpointCoordinator, read: Checkpoint, uid: str) -> bool:
     return isinstance(head, Checkpoint | Genesis) and head.handles[uid].has_prefix(read.handles[uid])
 
 
-def _results(shelf: MemoryShelf) -> Iterator[str]:
+def _results(shelf: MemoryRetentionPipeline) -> Iterator[str]:
     """Files of compactions that the next plan of an open timeline may adopt."""
     c = shelf.coordinator
     for key in c.objects.list("compactions/"):
@@ -123,7 +123,7 @@ def _results(shelf: MemoryShelf) -> Iterator[str]:
             yield from _files(shelf, record.output)
 
 
-def _files(shelf: MemoryShelf, handle: StateHandle) -> Iterator[str]:
+def _files(shelf: MemoryRetentionPipeline, handle: StateHandle) -> Iterator[str]:
     for segment in handle:
         yield from shelf.of_version(segment)
 

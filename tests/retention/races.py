@@ -21,9 +21,9 @@ from greenlet import getcurrent
 
 from tests.retention.leftovers import leaks, orphans, unsent
 from tests.support.interleaving import Killed, Scheduler
-from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryShelf
+from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryRetentionPipeline
 from tests.support.simulation import Declared
-from tests.support.stepped_store import Steps
+from tests.support.stepped_store import SteppedStore
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -45,7 +45,7 @@ from tidemark.testing.twin.memory import ManualClock, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles
 from tidemark.testing.twin.tables import MemoryTables
 
-World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
+Prepared = tuple[MemoryRetentionPipeline, dict[int, dict[str, list[str]]]]
 Act = Callable[[], None]
 PREPARED = 40
 """So many worlds are made, for schedules to begin in."""
@@ -95,11 +95,11 @@ class Stopped(BaseException):
     """A process is gone."""
 
 
-def made(seed: int, whole: bool) -> "World":
+def made(seed: int, whole: bool) -> "Prepared":
     """A line of checkpoints, perhaps compacted, forked, delivered, swept; and what each checkpoint held."""
     rng, held = Random(seed), dict[int, dict[str, list[str]]]()
     pipeline = WHOLE if whole else FAST
-    shelf = MemoryShelf(pipeline=pipeline, store=Steps(), tables=SlowTables())
+    shelf = MemoryRetentionPipeline(pipeline=pipeline, store=SteppedStore(), tables=SlowTables())
 
     def keep(found: Checkpoint) -> None:
         held[found.id] = shelf.rows(found)
@@ -131,7 +131,7 @@ def prepare() -> None:
             prepared(number, whole)
 
 
-def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
+def abandon(shelf: MemoryRetentionPipeline, checkpoint: int) -> None:
     """Leaves a restore behind that died between its genesis and its closing."""
 
     def crash(step: str, moment: str) -> None:
@@ -143,7 +143,7 @@ def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
         Recovery(coordinator=c).restore(Beginning(checkpoint=shelf.coordinator.checkpoint(checkpoint)))
 
 
-def deliver(shelf: MemoryShelf, pause: Callable[[str], None] = lambda what: None) -> None:
+def deliver(shelf: MemoryRetentionPipeline, pause: Callable[[str], None] = lambda what: None) -> None:
     """Sends what waits in outboxes, oldest first."""
     for due in undelivered(shelf.coordinator):
         pause(f"send {due.table.name} of {due.checkpoint.plan.name}")
@@ -156,7 +156,7 @@ def deliver(shelf: MemoryShelf, pause: Callable[[str], None] = lambda what: None
         delivered(shelf.coordinator, due)
 
 
-def copied(world: "World") -> "World":
+def copied(world: "Prepared") -> "Prepared":
     """A world of its own with what another one has."""
     old, held = world
     tables = SlowTables(
@@ -165,9 +165,9 @@ def copied(world: "World") -> "World":
         oldest=dict(old.tables.oldest),
         log_checkpoints={name: set(found) for name, found in old.tables.log_checkpoints.items()},
     )
-    shelf = MemoryShelf(
+    shelf = MemoryRetentionPipeline(
         pipeline=old.pipeline,
-        store=Steps(dict(old.store.objects)),
+        store=SteppedStore(dict(old.store.objects)),
         log=deepcopy(old.log),
         tables=tables,
         clock=ManualClock(old.clock.ms),

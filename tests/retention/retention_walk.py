@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.retention import ASK, MemoryCache, Shelf
+from tests.support.retention import ASK, MemoryCache, RetentionPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan
@@ -59,7 +59,7 @@ class Known:
 
 
 @dataclass
-class Line:
+class RetentionTimeline:
     """A timeline."""
 
     own: list[int] = field(default_factory=list)
@@ -71,11 +71,11 @@ class Line:
 
 
 @dataclass
-class Oracle:
+class RetentionOracle:
     """What must be true, from plain values."""
 
     known: dict[int, Known] = field(default_factory=dict)
-    lines: dict[str, Line] = field(default_factory=lambda: {"t1": Line()})
+    lines: dict[str, RetentionTimeline] = field(default_factory=lambda: {"t1": RetentionTimeline()})
     once_live: list[str] = field(default_factory=lambda: ["t1"])
     savepoints: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
@@ -143,12 +143,12 @@ def _is_of(key: str, row: str) -> bool:
     return f"'account': '{key}'" in row
 
 
-class Walk:
+class RetentionWalk:
     """One walk over one shelf."""
 
     def __init__(self, shelf: Any, seed: int, *, erases: bool = False) -> None:
-        self.shelf: Shelf = shelf
-        self.rng, self.oracle = Random(seed), Oracle()
+        self.shelf: RetentionPipeline = shelf
+        self.rng, self.oracle = Random(seed), RetentionOracle()
         self.trace: list[str] = []
         self.number = 0
         self.pending: dict[str, list[tuple[set[str], bool]]] = {}
@@ -156,7 +156,7 @@ class Walk:
         self.swept = self.freed = self.erased = self.ended = 0
         self.erases = erases
 
-    def steps(self, count: int) -> "Walk":
+    def steps(self, count: int) -> "RetentionWalk":
         """So many verbs."""
         verbs: dict[Callable[[], None], int] = {
             self.advance: 12,
@@ -245,7 +245,7 @@ class Walk:
             self._refused(lambda: self.shelf.fork(name, number))
             return
         self.shelf.fork(name, number)
-        self.oracle.lines[name] = Line(begins=number)
+        self.oracle.lines[name] = RetentionTimeline(begins=number)
 
     def restore(self) -> None:
         """To any checkpoint; a released one is refused."""
@@ -257,7 +257,7 @@ class Walk:
             return
         head = self.oracle.sinks(self.oracle.live)
         closing = self.shelf.restore(number)
-        self.oracle.lines[closing.successor] = Line(begins=number, sinks_of=head)
+        self.oracle.lines[closing.successor] = RetentionTimeline(begins=number, sinks_of=head)
         self._close(closing.successor)
 
     def promote(self) -> None:
@@ -422,7 +422,7 @@ class Walk:
         newborn = [line for line in lines if not line.own and line.sinks_of is not None]
         return "/sinks/" in path and any(path in self.oracle.known[line.sinks_of].files for line in newborn)
 
-    def _newborn(self) -> list[tuple[str, Line]]:
+    def _newborn(self) -> list[tuple[str, RetentionTimeline]]:
         return [
             (n, line) for n, line in self.oracle.lines.items() if line.closed is None and not line.own and n != "t1"
         ]

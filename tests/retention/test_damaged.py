@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.retention.damages import damaged, giving_up, key_of, torn
-from tests.support.retention import ASK, ONE_FOLD, MemoryShelf
+from tests.support.retention import ASK, ONE_FOLD, MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -31,17 +31,17 @@ class Died(Exception):
     """The process is gone."""
 
 
-def shelved(count: int = 4) -> tuple[MemoryShelf, list[Checkpoint]]:
-    shelf = MemoryShelf()
+def shelved(count: int = 4) -> tuple[MemoryRetentionPipeline, list[Checkpoint]]:
+    shelf = MemoryRetentionPipeline()
     return shelf, [shelf.checkpoint("a", f"b{n}") for n in range(count)]
 
 
-def damage(shelf: MemoryShelf, checkpoint: Checkpoint, seed: int = 0) -> None:
+def damage(shelf: MemoryRetentionPipeline, checkpoint: Checkpoint, seed: int = 0) -> None:
     objects = shelf.store.objects
     objects[key_of(checkpoint)] = torn(objects[key_of(checkpoint)], Random(seed))
 
 
-def payments(shelf: MemoryShelf, found: Checkpoint) -> Counter[str]:
+def payments(shelf: MemoryRetentionPipeline, found: Checkpoint) -> Counter[str]:
     """Per account, as the fold has them."""
     counts = Counter[str]()
     for row in map(literal_eval, shelf.rows(found)["accounts state"]):
@@ -70,7 +70,7 @@ def test_other_lines_are_swept() -> None:
     shelf.checkpoint("c")
     damage(shelf, of_fork[1])
     assert shelf.sweep(KEEP).released == (), "the fork came from t1, and may name its files"
-    whole = MemoryShelf()
+    whole = MemoryRetentionPipeline()
     first = whole.checkpoint("a")
     whole.fork("trial", first.id)
     mine = [whole.checkpoint("x", timeline="trial") for _ in range(3)]
@@ -146,7 +146,7 @@ def test_a_timeline_that_ended_with_it_goes_on_from_the_one_before(count: int) -
     # The payment of the checkpoint that failed to plan was sent, and is read now.
     assert again.plan.ranges[P0] == OffsetRange(last.plan.ranges[P0].start, last.plan.ranges[P0].end + 1)
     assert again.plan.parent == (None if count == 1 else 2)
-    expected = MemoryShelf()
+    expected = MemoryRetentionPipeline()
     for n in range(count):
         expected.checkpoint("a", f"b{n}")
     assert payments(shelf, again) == payments(expected, expected.checkpoint("c")), "each counts once"
@@ -236,9 +236,9 @@ def test_killed_anywhere_a_sweep_deletes_nothing_and_a_repetition_ends_it(step: 
     assert shelf.readable(shelf.checkpoint("z"))
 
 
-def random_history(rng: Random) -> tuple[MemoryShelf, list[Checkpoint]]:
+def random_history(rng: Random) -> tuple[MemoryRetentionPipeline, list[Checkpoint]]:
     """Checkpoints on a line and forks of it, compacted and restored now and then."""
-    shelf, made, lines = MemoryShelf(pipeline=ONE_FOLD), list[Checkpoint](), [""]
+    shelf, made, lines = MemoryRetentionPipeline(pipeline=ONE_FOLD), list[Checkpoint](), [""]
     for n in range(rng.randrange(3, 9)):
         what = rng.random()
         if made and what < 0.15:

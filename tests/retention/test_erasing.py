@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.retention.retention_walk import CrashAt, Died
-from tests.support.retention import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
+from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.erasure_records import Erasures
@@ -23,17 +23,20 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations.replay import Rehearsal
 from tidemark.testing.twin.memory import MemoryCompute
 
-Make = Callable[[Path], Shelf]
-WORLDS = [pytest.param(lambda at: MemoryShelf(), id="memory"), pytest.param(DiskShelf, id="disk")]
+Make = Callable[[Path], RetentionPipeline]
+WORLDS = [
+    pytest.param(lambda at: MemoryRetentionPipeline(), id="memory"),
+    pytest.param(DiskRetentionPipeline, id="disk"),
+]
 
 
-def kept(shelf: Shelf) -> list[Checkpoint]:
+def kept(shelf: RetentionPipeline) -> list[Checkpoint]:
     """Checkpoints that were not released."""
     gone = {name for name, t in of_checkpoints(shelf.coordinator.objects).items() if t.confirmed}
     return [c for c in shelf.coordinator.timelines.all() if c.plan.name not in gone]
 
 
-def holding(shelf: Shelf, uid: str, key: str) -> dict[str, int]:
+def holding(shelf: RetentionPipeline, uid: str, key: str) -> dict[str, int]:
     """Rows of a key per restore point that is kept, read without the product's search."""
     found = {}
     for c in kept(shelf):
@@ -42,7 +45,7 @@ def holding(shelf: Shelf, uid: str, key: str) -> dict[str, int]:
     return found
 
 
-def others(shelf: Shelf, key: str) -> dict[str, dict[str, list[str]]]:
+def others(shelf: RetentionPipeline, key: str) -> dict[str, dict[str, list[str]]]:
     """All rows that every checkpoint names, but for those of a key."""
     return {
         c.plan.name: {k: [r for r in rows if f"'account': '{key}'" not in r] for k, rows in shelf.rows(c).items()}
@@ -77,11 +80,11 @@ def test_a_key_is_gone_from_every_checkpoint_and_all_else_stays(make: Make, tmp_
 def points() -> list[str]:
     """Every crash point of an erasure, in order."""
     seen: list[str] = []
-    line(MemoryShelf()).erase("accounts", "ann", lambda step, moment: seen.append(f"{step}:{moment}"))
+    line(MemoryRetentionPipeline()).erase("accounts", "ann", lambda step, moment: seen.append(f"{step}:{moment}"))
     return seen
 
 
-def line(shelf: Shelf) -> Shelf:
+def line(shelf: RetentionPipeline) -> RetentionPipeline:
     """Three checkpoints, one compacted; a fork with a checkpoint, one without; a plan that was left open."""
     shelf.checkpoint("ann", "bob")
     shelf.checkpoint("bob", "ann")
@@ -103,7 +106,7 @@ def test_an_erasure_passes_all_of_its_crash_points() -> None:
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1))
 def test_an_erasure_that_dies_anywhere_comes_to_its_end_when_it_is_repeated(nth: int) -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     before = others(shelf, "ann")
     with pytest.raises(Died):
         shelf.erase("accounts", "ann", CrashAt(nth))
@@ -120,7 +123,7 @@ def test_an_erasure_that_dies_anywhere_comes_to_its_end_when_it_is_repeated(nth:
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1, 5))
 def test_on_delta_tables_too(nth: int, tmp_path: Path) -> None:
-    shelf = line(DiskShelf(tmp_path))
+    shelf = line(DiskRetentionPipeline(tmp_path))
     before = others(shelf, "ann")
     with pytest.raises(Died):
         shelf.erase("accounts", "ann", CrashAt(nth))
@@ -133,7 +136,7 @@ def test_on_delta_tables_too(nth: int, tmp_path: Path) -> None:
 
 
 def test_a_compaction_of_what_was_revised_since_is_never_adopted() -> None:
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     shelf.checkpoint("ann", "bob")
     found = shelf.checkpoint("ann")
     shelf.erase("accounts", "ann")
@@ -147,7 +150,7 @@ def test_a_compaction_of_what_was_revised_since_is_never_adopted() -> None:
 
 
 def test_without_the_look_at_the_revision_a_compaction_brings_the_key_back() -> None:
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     found = shelf.checkpoint("ann", "bob")
     shelf.erase("accounts", "ann")
     shelf.compact(found, "accounts", found.handles["accounts"])
@@ -157,7 +160,7 @@ def test_without_the_look_at_the_revision_a_compaction_brings_the_key_back() -> 
 
 
 def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> None:
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     shelf.checkpoint("ann")
     head = shelf.coordinator.head()
     shelf.erase("accounts", "ann")
@@ -173,7 +176,7 @@ def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> No
 
 
 def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_and_holds_nothing() -> None:
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     found = shelf.checkpoint("ann")
     shelf.erase("accounts", "ann")
     with pytest.raises(ConflictError, match="a key was erased from chk-1 while timeline late began there"):
@@ -190,7 +193,7 @@ def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_a
 
 
 def test_a_sweep_between_the_commit_and_the_revision_deletes_nothing_of_either() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     before = others(shelf, "ann")
 
     def sweep(step: str, moment: str) -> None:
@@ -203,7 +206,7 @@ def test_a_sweep_between_the_commit_and_the_revision_deletes_nothing_of_either()
 
 
 def test_two_erasures_at_once_both_come_to_their_end() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     before = others(shelf, "ann")
     inside: list[int] = []
 
@@ -224,7 +227,7 @@ def test_two_erasures_at_once_both_come_to_their_end() -> None:
 def test_what_is_remembered_after_erasures_is_what_came_since(seed: int) -> None:
     """Plain counts, from which an erased key is taken: what came before its erasure counts no more."""
     print(f"seed {seed}")
-    rng, shelf = Random(seed), MemoryShelf(pipeline=ONE_FOLD)
+    rng, shelf = Random(seed), MemoryRetentionPipeline(pipeline=ONE_FOLD)
     counts: dict[str, int] = {}
     blocked: set[str] = set()
     compute = MemoryCompute(pipeline=ONE_FOLD, log=shelf.log, tables=shelf.tables)
@@ -251,7 +254,7 @@ def test_what_is_remembered_after_erasures_is_what_came_since(seed: int) -> None
 
 @pytest.mark.parametrize("uid", ["accounts", "teller"])
 def test_a_replay_of_an_erased_checkpoint_comes_to_the_state_that_is_recorded(uid: str) -> None:
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     shelf.checkpoint("ann", "bob")
     shelf.checkpoint("ann", "cid", "bob")
     shelf.merge(uid)

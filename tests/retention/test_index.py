@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.retention import DiskShelf, MemoryCache, MemoryShelf
+from tests.support.retention import DiskRetentionPipeline, MemoryCache, MemoryRetentionPipeline
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.declare.retention import Retention
@@ -31,11 +31,11 @@ class Reads(MemoryStore):
         return super().get(key)
 
 
-def surveyed(shelf: MemoryShelf | DiskShelf, index: ManifestIndex) -> Survey:
+def surveyed(shelf: MemoryRetentionPipeline | DiskRetentionPipeline, index: ManifestIndex) -> Survey:
     return look(replace(shelf.coordinator, index=index), RULE)
 
 
-def manifests(shelf: MemoryShelf) -> list[str]:
+def manifests(shelf: MemoryRetentionPipeline) -> list[str]:
     """Manifests, tombstones and jobs that were read since it was asked last."""
     found = [key for key in shelf.store.read if key.startswith(("timelines/", "tombstones/", "jobs/"))]
     shelf.store.read.clear()
@@ -45,7 +45,7 @@ def manifests(shelf: MemoryShelf) -> list[str]:
 def test_a_look_behind_one_more_checkpoint_reads_one_manifest_however_many_there_are() -> None:
     costs = []
     for count in (10, 40):
-        shelf, cache = MemoryShelf(store=Reads()), MemoryCache()
+        shelf, cache = MemoryRetentionPipeline(store=Reads()), MemoryCache()
         for _ in range(count):
             shelf.checkpoint("a")
         surveyed(shelf, ManifestIndex(cache))
@@ -60,7 +60,7 @@ def test_a_look_behind_one_more_checkpoint_reads_one_manifest_however_many_there
 def test_a_released_checkpoint_costs_no_read_of_its_tombstone_the_next_time() -> None:
     costs = []
     for count in (5, 30):
-        shelf = MemoryShelf(store=Reads())
+        shelf = MemoryRetentionPipeline(store=Reads())
         for _ in range(count):
             shelf.checkpoint("a")
         shelf.sweep(RULE)
@@ -73,7 +73,7 @@ def test_a_released_checkpoint_costs_no_read_of_its_tombstone_the_next_time() ->
 
 
 def test_a_revision_is_met_and_a_manifest_without_one_is_not_read_again() -> None:
-    shelf = MemoryShelf(store=Reads())
+    shelf = MemoryRetentionPipeline(store=Reads())
     for account in ("a", "b", "b"):
         shelf.checkpoint(account)
     surveyed(shelf, shelf.index)
@@ -86,7 +86,7 @@ def test_a_revision_is_met_and_a_manifest_without_one_is_not_read_again() -> Non
 
 @pytest.mark.parametrize("harm", ["torn", "flipped", "of another release", "of another shape", "empty"])
 def test_a_file_that_cannot_be_trusted_is_as_good_as_none(harm: str) -> None:
-    shelf, cache = MemoryShelf(), MemoryCache()
+    shelf, cache = MemoryRetentionPipeline(), MemoryCache()
     for account in "abc":
         shelf.checkpoint(account)
     surveyed(shelf, ManifestIndex(cache))
@@ -105,12 +105,12 @@ def test_a_file_that_cannot_be_trusted_is_as_good_as_none(harm: str) -> None:
 
 def test_a_warehouse_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
     cache = LocalCache(tmp_path / "cache")
-    old = DiskShelf(tmp_path / "warehouse")
+    old = DiskRetentionPipeline(tmp_path / "warehouse")
     old.checkpoint("a", "b")
     old.checkpoint("a")
     surveyed(old, ManifestIndex(cache))
     shutil.rmtree(tmp_path / "warehouse")
-    new = DiskShelf(tmp_path / "warehouse")
+    new = DiskRetentionPipeline(tmp_path / "warehouse")
     new.checkpoint("c")
     found = surveyed(new, ManifestIndex(cache))
     assert found == surveyed(new, ManifestIndex())
@@ -118,7 +118,7 @@ def test_a_warehouse_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: P
 
 
 def test_a_manifest_that_was_damaged_since_it_was_read_is_found_and_keeps_what_it_may_name(tmp_path: Path) -> None:
-    cache, shelf = LocalCache(tmp_path / "cache"), DiskShelf(tmp_path / "warehouse")
+    cache, shelf = LocalCache(tmp_path / "cache"), DiskRetentionPipeline(tmp_path / "warehouse")
     shelf.checkpoint("a")
     surveyed(shelf, ManifestIndex(cache))
     (manifest,) = (tmp_path / "warehouse").glob("*/timelines/t1/*1.json")
@@ -130,7 +130,7 @@ def test_a_manifest_that_was_damaged_since_it_was_read_is_found_and_keeps_what_i
 
 
 def test_of_two_that_write_at_once_one_stays_and_nobody_fails(tmp_path: Path) -> None:
-    shelf, cache = MemoryShelf(), LocalCache(tmp_path / "cache")
+    shelf, cache = MemoryRetentionPipeline(), LocalCache(tmp_path / "cache")
     first, second = ManifestIndex(cache), ManifestIndex(cache)
     shelf.checkpoint("a")
     surveyed(shelf, first)
@@ -143,7 +143,7 @@ def test_of_two_that_write_at_once_one_stays_and_nobody_fails(tmp_path: Path) ->
 
 def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file, not a folder")
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     shelf.checkpoint("a")
     assert surveyed(shelf, ManifestIndex(LocalCache(tmp_path / "cache"))) == surveyed(shelf, ManifestIndex())
 

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.retention import ONE_FOLD, DiskShelf
+from tests.support.retention import ONE_FOLD, DiskRetentionPipeline
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.state_reader import read_state
@@ -20,13 +20,13 @@ COUNT = 30
 BANNED = r"\bVACUUM\b|\.vacuum\(|\bRESTORE TABLE\b|restoreTo(Version|Timestamp)\(|\bSHALLOW CLONE\b|cleanup_metadata"
 
 
-def payments(shelf: DiskShelf, found: Checkpoint) -> dict[str, int]:
+def payments(shelf: DiskRetentionPipeline, found: Checkpoint) -> dict[str, int]:
     """Payments per account, by the product's reader, which asks DuckDB."""
     made = read_state(str(shelf.root), found.plan.schemas["accounts"], found.handles["accounts"], found.now)
     return {row["account"]: row["payments"] for row in made.to_pylist()}
 
 
-def operands(shelf: DiskShelf, found: Checkpoint) -> int:
+def operands(shelf: DiskRetentionPipeline, found: Checkpoint) -> int:
     """Over all accounts: DuckDB adds up the files that deltalake names; nothing of the product's is used."""
     files = []
     for s in found.handles["accounts"]:
@@ -37,9 +37,9 @@ def operands(shelf: DiskShelf, found: Checkpoint) -> int:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> DiskShelf:
+def shelf(tmp_path: Path) -> DiskRetentionPipeline:
     """A year ago six checkpoints were made, and one was named; the others were made today."""
-    made = DiskShelf(tmp_path, ONE_FOLD)
+    made = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     today = made.clock.ms
     made.clock.ms -= YEAR_MS
     for number in range(COUNT):
@@ -53,7 +53,9 @@ def shelf(tmp_path: Path) -> DiskShelf:
     return made
 
 
-def test_a_log_of_a_year_loses_nothing_by_itself_and_its_needless_prefix_by_a_sweep(shelf: DiskShelf) -> None:
+def test_a_log_of_a_year_loses_nothing_by_itself_and_its_needless_prefix_by_a_sweep(
+    shelf: DiskRetentionPipeline,
+) -> None:
     (log,) = {p for p in shelf.root.rglob("_delta_log") if "runs" in p.parts}
     DeltaTable(str(log.parent)).create_checkpoint()
     assert (log / f"{COUNT - 1:020d}.checkpoint.parquet").is_file(), "this is where Delta cleans up"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.bank import House
-from tests.support.retention import ONE_FOLD, MemoryShelf
+from tests.support.bank import BankPipeline
+from tests.support.retention import ONE_FOLD, MemoryRetentionPipeline
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.coordinator.retention.legal_holds import Holding
 from tidemark.coordinator.retention.stored_rule import Rules
@@ -19,15 +19,15 @@ from tidemark.model.retention.savepoint import TombstoneKind
 
 
 @pytest.fixture
-def shelf() -> MemoryShelf:
-    return MemoryShelf(pipeline=ONE_FOLD)
+def shelf() -> MemoryRetentionPipeline:
+    return MemoryRetentionPipeline(pipeline=ONE_FOLD)
 
 
-def released(shelf: MemoryShelf, rule: Retention) -> list[str]:
+def released(shelf: MemoryRetentionPipeline, rule: Retention) -> list[str]:
     return list(shelf.plan(rule).released)
 
 
-def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(shelf: MemoryShelf) -> None:
+def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(shelf: MemoryRetentionPipeline) -> None:
     for _ in range(4):
         shelf.checkpoint("a")
     shelf.restore(2)
@@ -40,7 +40,7 @@ def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(shelf: MemoryS
     assert released(shelf, Retention.keep_last(2)) == ["chk-1", "chk-2", "chk-3", "chk-4"]
 
 
-def test_a_fork_is_counted_by_itself(shelf: MemoryShelf) -> None:
+def test_a_fork_is_counted_by_itself(shelf: MemoryRetentionPipeline) -> None:
     for _ in range(3):
         shelf.checkpoint("a")
     shelf.fork("trial", 1)
@@ -51,7 +51,7 @@ def test_a_fork_is_counted_by_itself(shelf: MemoryShelf) -> None:
     assert released(shelf, Retention.keep_last(2)) == ["chk-1"]
 
 
-def test_after_a_promote_both_lines_are_one(shelf: MemoryShelf) -> None:
+def test_after_a_promote_both_lines_are_one(shelf: MemoryRetentionPipeline) -> None:
     for _ in range(2):
         shelf.checkpoint("a")
     shelf.fork("trial", 1)
@@ -60,7 +60,9 @@ def test_after_a_promote_both_lines_are_one(shelf: MemoryShelf) -> None:
     assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2"]
 
 
-def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_asked_for(shelf: MemoryShelf) -> None:
+def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_asked_for(
+    shelf: MemoryRetentionPipeline,
+) -> None:
     for _ in range(4):
         shelf.checkpoint("a")
     shelf.save("june", 2)
@@ -81,7 +83,7 @@ def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_
     assert next(shelf.coordinator.checkpoints()).id == 5
 
 
-def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(shelf: MemoryShelf) -> None:
+def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(shelf: MemoryRetentionPipeline) -> None:
     for _ in range(3):
         shelf.checkpoint("a")
     stopping, rule = Stopping(shelf.coordinator), Retention.keep_last(3) | Retention.delete_on_stop()
@@ -95,7 +97,7 @@ def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(shelf: Mem
     assert shelf.sweep(rule, crash=resumed).released == ()
 
 
-def test_every_reason_is_told(shelf: MemoryShelf) -> None:
+def test_every_reason_is_told(shelf: MemoryRetentionPipeline) -> None:
     for _ in range(2):
         shelf.checkpoint("a")
     shelf.save("june", 1)
@@ -103,7 +105,7 @@ def test_every_reason_is_told(shelf: MemoryShelf) -> None:
     assert whys == {"newest": ("chk-2",), "keep_last(1)": ("chk-2",), "savepoint june": ("chk-1",)}
 
 
-def test_a_rule_is_written_down_where_it_differs(shelf: MemoryShelf) -> None:
+def test_a_rule_is_written_down_where_it_differs(shelf: MemoryRetentionPipeline) -> None:
     rules = Rules(shelf.coordinator)
     assert rules.standing() is None
     assert not rules.record(None)
@@ -151,12 +153,12 @@ def test_what_is_no_rule_is_refused_and_never_evaluated(text: str) -> None:
 
 
 def test_a_hold_stands_until_it_is_released_and_may_be_repeated() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(1)
     house.complete()
     with pytest.raises(NotFoundError):
         Holding(house.coordinator).hold("sp", why="x", owner="me")
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
+    shelf = MemoryRetentionPipeline(pipeline=ONE_FOLD)
     shelf.checkpoint("a")
     shelf.save("sp", 1)
     holding = Holding(shelf.coordinator)
@@ -170,7 +172,7 @@ def test_a_hold_stands_until_it_is_released_and_may_be_repeated() -> None:
 
 
 def test_a_hold_that_meets_a_disposal_gives_way() -> None:
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
+    shelf = MemoryRetentionPipeline(pipeline=ONE_FOLD)
     shelf.checkpoint("a")
     shelf.save("sp", 1)
     shelf.savepoints.tombstones.raise_for(TombstoneKind.SAVEPOINT, "sp", "disposed")

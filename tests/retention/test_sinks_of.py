@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.retention import MemoryShelf
+from tests.support.retention import MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored
@@ -17,9 +17,9 @@ from tidemark.errors import ConflictError
 NEWEST = Retention.keep_last(1)
 
 
-def shelved() -> MemoryShelf:
+def shelved() -> MemoryRetentionPipeline:
     """Timeline t2 is live, with sinks of its own; a savepoint pins a checkpoint of t1."""
-    shelf = MemoryShelf()
+    shelf = MemoryRetentionPipeline()
     for _ in range(3):
         shelf.checkpoint("ann", "bob")
     shelf.save("keep", 1)
@@ -29,7 +29,7 @@ def shelved() -> MemoryShelf:
     return shelf
 
 
-def beside(shelf: MemoryShelf, at: tuple[str, str], act: Callable[[], object]) -> Recovery:
+def beside(shelf: MemoryRetentionPipeline, at: tuple[str, str], act: Callable[[], object]) -> Recovery:
     """A recovery that stands still at a crash point while something else happens."""
     done: list[object] = []
 
@@ -41,7 +41,7 @@ def beside(shelf: MemoryShelf, at: tuple[str, str], act: Callable[[], object]) -
     return Recovery(coordinator=replace(shelf.coordinator, listener=crash))
 
 
-def outlived(shelf: MemoryShelf) -> None:
+def outlived(shelf: MemoryRetentionPipeline) -> None:
     """So many checkpoints of the live timeline that the log of its sink is trimmed behind the one before."""
     for _ in range(30):
         shelf.checkpoint("ann")
@@ -49,7 +49,7 @@ def outlived(shelf: MemoryShelf) -> None:
         shelf.sweep(NEWEST)
 
 
-def whole(shelf: MemoryShelf) -> None:
+def whole(shelf: MemoryRetentionPipeline) -> None:
     """The live timeline takes a checkpoint that can be read, and retention sweeps."""
     shelf.sweep(NEWEST)
     assert shelf.readable(shelf.checkpoint("ann"))

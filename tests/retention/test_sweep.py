@@ -8,7 +8,7 @@ import pytest
 
 from tests.retention.retention_bugs import BUGS
 from tests.retention.retention_walk import CrashAt, Died
-from tests.support.retention import ONE_FOLD, DiskShelf, MemoryShelf
+from tests.support.retention import ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.deletion_plan import sweeps_of
@@ -22,7 +22,7 @@ from tidemark.tables.integrity_check import TableChecks
 KEEP = Retention.keep_last(1)
 
 
-def line(shelf: MemoryShelf, count: int = 4) -> MemoryShelf:
+def line(shelf: MemoryRetentionPipeline, count: int = 4) -> MemoryRetentionPipeline:
     """Checkpoints, the second one compacted, one savepoint that has expired."""
     for number in range(count):
         shelf.checkpoint("a", "b")
@@ -33,7 +33,7 @@ def line(shelf: MemoryShelf, count: int = 4) -> MemoryShelf:
     return shelf
 
 
-def ended(shelf: MemoryShelf) -> tuple[object, ...]:
+def ended(shelf: MemoryRetentionPipeline) -> tuple[object, ...]:
     """What a sweep comes to."""
     gone = sorted(n for n, t in of_checkpoints(shelf.coordinator.objects).items() if t.confirmed)
     return gone, sorted(shelf.data()), [r.name for r in shelf.savepoints.list()]
@@ -42,7 +42,7 @@ def ended(shelf: MemoryShelf) -> tuple[object, ...]:
 def points() -> list[str]:
     """Every crash point of a sweep, in order."""
     seen: list[str] = []
-    line(MemoryShelf()).sweep(KEEP, crash=lambda step, moment: seen.append(f"{step}:{moment}"))
+    line(MemoryRetentionPipeline()).sweep(KEEP, crash=lambda step, moment: seen.append(f"{step}:{moment}"))
     return seen
 
 
@@ -53,9 +53,9 @@ def test_a_sweep_passes_all_of_its_crash_points() -> None:
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1))
 def test_a_sweep_that_dies_anywhere_comes_to_the_same_end_when_it_is_repeated(nth: int) -> None:
-    wanted = line(MemoryShelf())
+    wanted = line(MemoryRetentionPipeline())
     wanted.sweep(KEEP)
-    died = line(MemoryShelf())
+    died = line(MemoryRetentionPipeline())
     crash = CrashAt(nth)
     with pytest.raises(Died):
         died.sweep(KEEP, crash=crash)
@@ -66,7 +66,7 @@ def test_a_sweep_that_dies_anywhere_comes_to_the_same_end_when_it_is_repeated(nt
 
 @pytest.mark.parametrize("nth", [1, 4, 7, 11, 15, 18, 20])
 def test_the_same_on_real_delta_tables(nth: int, tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    shelf = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for number in range(4):
         found = shelf.checkpoint("a", "b")
         if number == 1:
@@ -82,7 +82,7 @@ def test_the_same_on_real_delta_tables(nth: int, tmp_path: Path) -> None:
 
 
 def test_files_wait_for_their_grace_time_and_checkpoints_do_not() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     had = shelf.data()
     first = shelf.sweep(KEEP, grace_ms=1000)
     assert (first.released, first.deleted) == (("chk-1", "chk-2", "chk-3"), ())
@@ -94,7 +94,7 @@ def test_files_wait_for_their_grace_time_and_checkpoints_do_not() -> None:
 
 
 def test_a_clock_that_goes_back_deletes_nothing_early() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     shelf.clock.advance(10**9)
     shelf.sweep(KEEP, grace_ms=1000)
     shelf.clock.ms -= 10**9
@@ -104,7 +104,7 @@ def test_a_clock_that_goes_back_deletes_nothing_early() -> None:
 
 
 def test_every_sweep_says_what_it_did() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     done = shelf.sweep(KEEP)
     number, record = sweeps_of(shelf.coordinator).newest()
     assert record is not None
@@ -119,7 +119,7 @@ def test_every_sweep_says_what_it_did() -> None:
 
 
 def test_files_of_an_aborted_attempt_and_of_a_killed_compaction_go() -> None:
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
+    shelf = MemoryRetentionPipeline(pipeline=ONE_FOLD)
     shelf.checkpoint("a")
     shelf.tables.write("shelf/state/accounts/t1-1/base/accounts.1.dead", [{"account": "a"}])
     record = JobRecord(
@@ -135,7 +135,7 @@ def test_files_of_an_aborted_attempt_and_of_a_killed_compaction_go() -> None:
 
 
 def test_a_file_of_nobody_is_left_alone_and_told_of() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     for path in ("runs/99.1/part-0.parquet", "runs/part-0.parquet", "base/who.knows/part-0.parquet"):
         shelf.tables.files[f"shelf/state/accounts/t1-1/{path}"] = ({"x": 1},)
     plan = shelf.plan(KEEP)
@@ -145,7 +145,7 @@ def test_a_file_of_nobody_is_left_alone_and_told_of() -> None:
 
 
 def test_an_export_keeps_its_checkpoint_until_it_is_given_up() -> None:
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     with open_job(shelf.coordinator, "export", 1) as job:
         done = shelf.sweep(KEEP)
         assert done.released == ("chk-2", "chk-3")
@@ -159,7 +159,7 @@ def test_an_export_keeps_its_checkpoint_until_it_is_given_up() -> None:
 
 
 def test_a_log_is_trimmed_and_what_is_kept_stays_readable(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    shelf = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(30):
         found = shelf.checkpoint("a")
     rows, saved = shelf.rows(found), shelf.coordinator.checkpoint(24)
@@ -176,7 +176,7 @@ def test_a_log_is_trimmed_and_what_is_kept_stays_readable(tmp_path: Path) -> Non
 
 
 def test_what_was_released_just_now_can_still_be_opened_by_who_reads_it(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    shelf = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     old = shelf.checkpoint("a")
     for _ in range(24):
         shelf.checkpoint("a")
@@ -189,7 +189,7 @@ def test_what_was_released_just_now_can_still_be_opened_by_who_reads_it(tmp_path
 
 
 def test_behind_a_damaged_manifest_or_log_nothing_is_deleted(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    shelf = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(4):
         shelf.checkpoint("a")
     had = shelf.data()
@@ -197,18 +197,18 @@ def test_behind_a_damaged_manifest_or_log_nothing_is_deleted(tmp_path: Path) -> 
     kept = log.read_bytes()
     log.write_bytes(kept.replace(b'"add"', b'"bad"'))
     with pytest.raises(StoreError, match="nobody knows what is needed"):
-        DiskShelf(tmp_path, ONE_FOLD).sweep(Retention.keep_last(2))
+        DiskRetentionPipeline(tmp_path, ONE_FOLD).sweep(Retention.keep_last(2))
     log.write_bytes(kept)
     manifest = tmp_path / "shelf" / keys.slot_key("t1", 4)
     manifest.write_bytes(manifest.read_bytes()[:-9])
-    done = DiskShelf(tmp_path, ONE_FOLD).sweep(KEEP)
+    done = DiskRetentionPipeline(tmp_path, ONE_FOLD).sweep(KEEP)
     assert ([bad.name for bad in done.plan.damaged], done.released, done.deleted) == (["chk-4"], (), ())
     assert shelf.data() == had
 
 
 def test_a_timeline_that_began_too_late_takes_no_checkpoint() -> None:
     """Its maker died between the genesis and the look for the tombstone, which was there first."""
-    shelf = line(MemoryShelf())
+    shelf = line(MemoryRetentionPipeline())
     beginning = shelf.coordinator.checkpoint(1)
     shelf.sweep(Retention.keep_last(3))
     late = replace(shelf.recovery, coordinator=replace(shelf.coordinator, files_exist=lambda handle: True))
@@ -223,7 +223,7 @@ def test_a_timeline_that_began_too_late_takes_no_checkpoint() -> None:
 
 @pytest.mark.parametrize("bug", ["ignore-forks"])
 def test_a_planted_bug_shows_on_disk(bug: str, tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    shelf = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(3):
         shelf.checkpoint("a")
     shelf.fork("trial", 1)

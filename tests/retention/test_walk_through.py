@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.support.disk import ParquetFiles, write_file
-from tests.support.retention import ONE_FOLD, DiskShelf
-from tests.support.tables_drivers import TABLE, DeltaDriver, Fence, request
+from tests.support.retention import ONE_FOLD, DiskRetentionPipeline
+from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, request
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
@@ -28,7 +28,7 @@ class Sstables:
     """One table whose commits are the checkpoints of Flink's article; files are called as its sstables are."""
 
     def __init__(self, root: Path) -> None:
-        self.driver = DeltaDriver(root)
+        self.driver = DeltaTablesDriver(root)
         self.files = LocalTableFiles(str(root))
         self.named: dict[str, WrittenFile] = {}
         self.at: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Story:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tests.support.disk.ParquetFiles", OneFilePerRow)
-        self.shelf = DiskShelf(root, ONE_FOLD)
+        self.shelf = DiskRetentionPipeline(root, ONE_FOLD)
         self.names: dict[str, str] = {}
 
     def complete(self, *accounts: str) -> Checkpoint:

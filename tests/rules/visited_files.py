@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from tests.support.cli import Command
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import commands_over
 
 DECLARATION = """
@@ -63,7 +63,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tidemark = Command(Path(folder), "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, file="orders.py")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
         for n in range(2):
             line.send([(0, json.dumps({"customer": "anna", "amount": n}).encode(), n)])
             with commands_over(line):

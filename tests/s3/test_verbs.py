@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from tests.support.cli import Answer, Command
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.disk_context import commands_over
 from tests.support.key_group_ranges import read_by_ranges
-from tests.support.s3 import SECRETS, Bucket, Server
+from tests.support.s3 import SECRETS, Bucket, S3Server
 from tests.support.s3_proxy import strips_conditions
 from tests.support.sales import Sales
 from tests.support.sales_pipeline import DECLARATION, SEED
@@ -31,7 +31,7 @@ class Side:
     """One of the two lines: the same declaration, the same records."""
 
     tidemark: Command
-    line: DiskLine
+    line: DiskPipeline
     variables: dict[str, str]
 
     def __call__(self, *arguments: str) -> Answer:
@@ -66,7 +66,7 @@ class Twins:
 
 
 @pytest.fixture(scope="module")
-def bucket(s3_server: Server) -> Bucket:
+def bucket(s3_server: S3Server) -> Bucket:
     s3_server.proxy.reset()
     return s3_server.make_bucket(f"verbs-{uuid4().hex[:12]}")
 
@@ -80,7 +80,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory, bucket: Bucket, s3_folder: S
     def side(name: str, variables: dict[str, str], **more: S3Folder) -> Side:
         tidemark = Command(root / name, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", **more)
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", **more)
         return Side(tidemark, line, variables)
 
     there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **bucket.server.variables}

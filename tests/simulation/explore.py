@@ -10,7 +10,7 @@ from tests.simulation.actors import populate
 from tests.simulation.checker import violations
 from tests.support import simulation_bugs
 from tests.support.bug_finds import violations as finds
-from tests.support.simulation import PIPELINE, World
+from tests.support.simulation import PIPELINE, SimulatedCluster
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records import objects
 from tidemark.ports import PlanRequest
@@ -39,13 +39,13 @@ def _remembering_what_is_encoded() -> Iterator[None]:
         objects.encoded, objects.decoded = encode, decode
 
 
-def explore(seed: int) -> tuple[World, list[str]]:
+def explore(seed: int) -> tuple[SimulatedCluster, list[str]]:
     """One schedule: the actors, then a plain re-run without faults (I10), then the checker."""
     with _remembering_what_is_encoded():
-        return _explored(World(seed))
+        return _explored(SimulatedCluster(seed))
 
 
-def _explored(world: World) -> tuple[World, list[str]]:
+def _explored(world: SimulatedCluster) -> tuple[SimulatedCluster, list[str]]:
     populate(world)
     try:
         world.scheduler.go(world.between)
@@ -57,7 +57,7 @@ def _explored(world: World) -> tuple[World, list[str]]:
     return world, [*violations(world), *repaired]
 
 
-def _repaired(world: World) -> list[str]:
+def _repaired(world: SimulatedCluster) -> list[str]:
     ends = {}
     for _ in range(4):
         try:

@@ -30,7 +30,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-class World:
+class AirflowPipeline:
     """What outlives a task: the log, the tables, the store on disk; and the accidents that are due."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Unchecked:
 class MemoryContext(Context):
     """The real context, less Kafka and Spark."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AirflowPipeline) -> None:
         super().__init__(load_settings())
         self.world = world
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.airflow import MemoryContext, World
+from tests.support.airflow import AirflowPipeline, MemoryContext
 from tests.support.disk import ParquetFiles
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -16,15 +16,15 @@ from tidemark.system import random_id
 from tidemark.testing.twin.memory import MemoryCompute
 
 
-class DiskWorld(World):
-    """As `World`, with tables on disk."""
+class AirflowDiskPipeline(AirflowPipeline):
+    """As `AirflowPipeline`, with tables on disk."""
 
-    def open_context(self) -> "DiskContext":
+    def open_context(self) -> "AirflowDiskContext":
         """Stands in for `context.open_context`."""
-        return DiskContext(self)
+        return AirflowDiskContext(self)
 
 
-class DiskContext(MemoryContext):
+class AirflowDiskContext(MemoryContext):
     """The real context, less Kafka and Spark."""
 
     @property

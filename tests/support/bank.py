@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tests.support.memory import START_MS, InMemory, Payment, payment
+from tests.support.memory import START_MS, MemoryPipeline, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
@@ -53,7 +53,7 @@ def at(ms: int) -> datetime:
 
 
 @dataclass
-class House(InMemory):
+class BankPipeline(MemoryPipeline):
     """Store, log, tables, clock, and the verbs over them."""
 
     name = PIPELINE.name

@@ -113,7 +113,7 @@ def parcels(chance: random.Random, count: int, width: int) -> list[Parcel]:
 
 
 @dataclass
-class Oracle:
+class ChainOracle:
     """What folds hold, by one pass over everything that was emitted.
 
     Attributes:

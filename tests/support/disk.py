@@ -96,7 +96,7 @@ class ParquetFiles:
 
 
 @dataclass
-class DiskLine:
+class DiskPipeline:
     """A pipeline's warehouse, and the log it reads."""
 
     root: Path

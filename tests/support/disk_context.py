@@ -1,4 +1,4 @@
-"""The command line over a `DiskLine`: the real verbs, store and tables; only Kafka and Spark are the memory twins."""
+"""The command line over a `DiskPipeline`: real verbs, store and tables; only Kafka and Spark are memory twins."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from unittest import mock
 
 import tidemark.cli
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.declare.pipeline import Pipeline
@@ -19,7 +19,7 @@ from tidemark.settings import Settings, load_settings
 class DiskContext(Context):
     """The real context, less Kafka and Spark."""
 
-    def __init__(self, line: DiskLine, settings: Settings) -> None:
+    def __init__(self, line: DiskPipeline, settings: Settings) -> None:
         super().__init__(settings)
         self.line = line
 
@@ -35,7 +35,7 @@ class DiskContext(Context):
 
 
 @contextmanager
-def commands_over(line: DiskLine) -> Iterator[None]:
+def commands_over(line: DiskPipeline) -> Iterator[None]:
     """In the block, commands in this process make and read checkpoints of a line."""
     with ExitStack() as patches:
         for found in iter_modules(tidemark.cli.__path__, "tidemark.cli."):

@@ -105,7 +105,7 @@ def remember(key: str, records: Iterator[Any], remembered: Any) -> None:
 
 
 @dataclass
-class History:
+class PipelineHistory:
     """The declarations of a fold and a process, one after the other, and all records so far."""
 
     chance: random.Random

@@ -16,7 +16,7 @@ Answer = dict[str, Any] | str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class FormatCase:
     """One format with one record type.
 
     Attributes:
@@ -41,9 +41,9 @@ class Case:
             return str(error)
 
 
-def case_of(name: str) -> Case:
+def case_of(name: str) -> FormatCase:
     """The case of a format: `CASE` in `test_<name>.py`."""
-    found: Case = import_module(f"tests.unit.formats.test_{name}").CASE
+    found: FormatCase = import_module(f"tests.unit.formats.test_{name}").CASE
     return found
 
 

@@ -54,7 +54,7 @@ class Yard(state.Keyed):
     driver: str | None = state.latest("drivers.name")
 
 
-class Line(state.Keyed):
+class BusLine(state.Keyed):
     """Of one line, which is a field of the record."""
 
     n: int = state.count()
@@ -87,7 +87,7 @@ BUSES = Pipeline(
     operators=[
         Fold("crowded", key_by="buses.depot", state=Crowded, input="crowds", join={"buses": "vehicle"}),
         Fold("yards", key_by=("line", "buses.depot"), state=Yard, join={"buses": "bus", "drivers": ("line", "bus")}),
-        Fold("lines", key_by="line", state=Line, join={"buses": "bus"}, deletes=True),
+        Fold("lines", key_by="line", state=BusLine, join={"buses": "bus"}, deletes=True),
         Process("crowds", key_by="line", state=Nothing, function=crowds, emits=Crowd),
     ],
     broadcast=[

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.kafka import QUIET, Sent, Topics
 from tests.support.processes import PATIENCE, Child, Zygote
-from tests.support.purchase_history import History
+from tests.support.purchase_history import PurchaseHistory
 from tidemark.context import Context
 from tidemark.operations import reads, sinks
 from tidemark.settings import Settings, load_settings
@@ -24,7 +24,7 @@ PARTITIONS = 2
 PIPELINES = Path(__file__).parents[1] / "faults" / "pipelines"
 
 
-class Line:
+class KilledPipeline:
     """A line under test: one topic, one warehouse, and everything that was sent."""
 
     pipeline: ClassVar[str]
@@ -32,7 +32,7 @@ class Line:
     def __init__(self, topics: Topics, settings: Settings, topic: str, zygote: Zygote) -> None:
         self.topics, self.settings, self.topic, self.told = topics, settings, topic, f"{topic}-told"
         self._zygote = zygote
-        self.history = History(SEED)
+        self.history = PurchaseHistory(SEED)
         self.context = Context(settings)
 
     def send(self, count: int = 40) -> None:
@@ -100,7 +100,7 @@ class Line:
             assert later.id > earlier.id
 
 
-class FoldLine(Line):
+class KilledFold(KilledPipeline):
     """The pipeline of folds."""
 
     pipeline = "sweep"
@@ -116,7 +116,7 @@ class FoldLine(Line):
         return _without_change(found, "account")
 
 
-class EmittingLine(Line):
+class KilledProcess(KilledPipeline):
     """The pipeline of a process whose records go to a table, and by another one to a topic, at least once."""
 
     pipeline = "purchases"
@@ -153,7 +153,7 @@ def _without_change(rows: dict[str, dict[str, object]], key: str) -> dict[str, d
     return {k: {n: v for n, v in row.items() if n not in (key, "_changed")} for k, row in rows.items()}
 
 
-class Lines:
+class KilledPipelines:
     """Makes lines, each with a topic and a warehouse of its own, on one broker and one Spark server."""
 
     def __init__(
@@ -162,7 +162,7 @@ class Lines:
         self._topics, self._broker, self._spark, self._factory = topics, broker, spark, factory
         self._zygote = zygote
 
-    def make(self, kind: type[Line], **more: str) -> Line:
+    def make(self, kind: type[KilledPipeline], **more: str) -> KilledPipeline:
         """A line with a first batch of records; `more` are settings of its own."""
         topic = self._topics.make(partitions=PARTITIONS)
         os.environ |= {"SWEEP_TOPIC": topic, "SWEEP_TOLD": self._topics.make(f"{topic}-told")}

@@ -41,7 +41,7 @@ Oracle = Callable[[Sequence[Decoded]], Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class KindCase:
     """One declaration of a kind.
 
     Attributes:
@@ -93,7 +93,7 @@ def random_records(chance: random.Random, count: int) -> list[Decoded]:
     return made
 
 
-def expected(case: Case, records: Sequence[Decoded]) -> dict[str, Any]:
+def expected(case: KindCase, records: Sequence[Decoded]) -> dict[str, Any]:
     """What the oracle says, by key."""
     ordered = sorted(records, key=lambda r: (r.event_time, r.topic, r.partition, r.offset))
     by_key = {key: [r for r in ordered if r.fields["key"] == key] for key in KEYS}
@@ -101,10 +101,10 @@ def expected(case: Case, records: Sequence[Decoded]) -> dict[str, Any]:
 
 
 @dataclass
-class Bench:
+class KindBench:
     """A line of checkpoints over one field: a run per batch, and what compactions make of them."""
 
-    case: Case
+    case: KindCase
     ask: Ask
     levels: list[list[Mapping[str, Any]]] = field(default_factory=list)
     checkpoint: int = 0

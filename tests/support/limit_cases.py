@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.ttl_cases import Batch, Case, Reading, expected, random_batches, random_ttl
+from tests.support.ttl_cases import Batch, Reading, TtlCase, expected, random_batches, random_ttl
 from tidemark import Fold, KafkaSource, Pipeline, state
 
 UID = "folded"
 
 
-def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> Case:
+def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> TtlCase:
     """A random case: one to three fields with a limit, among others."""
     chance = random.Random(seed)
     clock = chance.choice(["event_time", "event_time", "logical_time"])
@@ -32,10 +32,10 @@ def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> Case:
         source=KafkaSource("t", Reading, event_time="at"),
         operators=[Fold(UID, key_by="key", state=kept, deletes=deletes)],
     )
-    return Case(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
+    return TtlCase(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
 
 
-def outgrown(made: Case, done: Sequence[Batch], batch: Batch) -> set[tuple[str, str]]:
+def outgrown(made: TtlCase, done: Sequence[Batch], batch: Batch) -> set[tuple[str, str]]:
     """(field, key) of what a reader would find too large, were the batch applied on top of those that are done."""
     after = expected(replace(made, batches=(*done, batch)), len(done) + 1)
     limits = {f.name: f.limit for f in made.schema.fields if f.kind in ("list", "distinct")}

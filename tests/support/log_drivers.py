@@ -41,7 +41,7 @@ class LogDriver(Protocol):
 
 
 @dataclass
-class KafkaDriver:
+class KafkaLogDriver:
     """KafkaLog on a real broker."""
 
     topics: Topics
@@ -73,7 +73,7 @@ class KafkaDriver:
         self.topics.recreate(topic)
 
 
-class MemoryDriver:
+class MemoryLogDriver:
     """The in-memory twin, made to do what a broker does by itself: markers and last stable offsets."""
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
     return Progress(state=done, checkpoints=made)
 
 
-class InMemory:
+class MemoryPipeline:
     """The verbs over parts in memory; who derives from it makes the parts, and may wrap them."""
 
     store: CheckpointStore

@@ -95,7 +95,7 @@ class _Task:
 
 
 @dataclass
-class Oracle:
+class OperatorListOracle:
     """The lists and the keys after each checkpoint, computed on plain lists.
 
     Attributes:

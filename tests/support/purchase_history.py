@@ -13,7 +13,7 @@ UNDECODABLE = (b"{", b"[]", b'{"account": 1}', b"\xff\xfe", b'{"cents": "7"}')
 
 
 @dataclass
-class History:
+class PurchaseHistory:
     """Everything that was sent, by a seeded generator, and the state that follows from it."""
 
     seed: int

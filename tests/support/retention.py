@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.support.disk import DiskLine
-from tests.support.memory import START_MS, InMemory
+from tests.support.disk import DiskPipeline
+from tests.support.memory import START_MS, MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
@@ -121,7 +121,7 @@ OUTBOX = replace(
 """The whole: a fold, a process with a Delta sink, one with an outbox for Kafka; all of them have dead letters."""
 
 
-class Shelf:
+class RetentionPipeline:
     """The verbs over either world."""
 
     pipeline: Pipeline
@@ -240,7 +240,7 @@ def _handles(ack: Any) -> list[tuple[str, StateHandle]]:
 
 
 @dataclass
-class MemoryShelf(Shelf, InMemory):
+class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
     """In dicts."""
 
     pipeline: Pipeline = PIPELINE
@@ -293,7 +293,7 @@ class MemoryShelf(Shelf, InMemory):
         return [f"{segment.path}/{f.path}" for f in self.tables.files_of(segment)]
 
 
-class DiskShelf(DiskLine, Shelf):
+class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
     """Real Delta tables and a real store."""
 
     def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
@@ -305,11 +305,11 @@ class DiskShelf(DiskLine, Shelf):
     @property
     def coordinator(self) -> CheckpointCoordinator:
         return replace(
-            DiskLine.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name, index=self.index
+            DiskPipeline.coordinator.fget(self), files_exist=self._exist, name=self.pipeline.name, index=self.index
         )
 
     def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
-        return Shelf.checkpoint(self, *accounts, timeline=timeline)
+        return RetentionPipeline.checkpoint(self, *accounts, timeline=timeline)
 
     def run(self, attempt: Any, crash: StepListener | None = None) -> Sealed:
         before, self.crash = self.crash, crash or self.crash

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.s3_proxy import Proxy
+from tests.support.s3_proxy import S3Proxy
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIDTIDEMARKTEST",
@@ -17,7 +17,7 @@ SECRETS = [value for name, value in CREDENTIALS.items() if "KEY" in name]
 
 
 @dataclass(frozen=True)
-class Server:
+class S3Server:
     """A running store.
 
     Attributes:
@@ -27,7 +27,7 @@ class Server:
     """
 
     address: str
-    proxy: Proxy
+    proxy: S3Proxy
     client: Any
 
     @property
@@ -45,7 +45,7 @@ class Server:
 class Bucket:
     """A bucket, as the test sees it: objects by key."""
 
-    server: Server
+    server: S3Server
     name: str
 
     def objects(self, below: str = "") -> dict[str, bytes]:
@@ -72,7 +72,7 @@ class Bucket:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server() -> Iterator[S3Server]:
     """A store without buckets; stopped afterwards, with its proxy."""
     import boto3
     from moto.server import ThreadedMotoServer
@@ -88,7 +88,7 @@ def running_server() -> Iterator[Server]:
             {name.lower(): value for name, value in CREDENTIALS.items() if "KEY" in name},
         )
         client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
-        with Proxy(host, port) as proxy, closing(client):
-            yield Server(address, proxy, client)
+        with S3Proxy(host, port) as proxy, closing(client):
+            yield S3Server(address, proxy, client)
     finally:
         moto.stop()

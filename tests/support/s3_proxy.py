@@ -18,7 +18,7 @@ _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
 @dataclass
-class Request:
+class S3Request:
     """One request of a client.
 
     Attributes:
@@ -45,11 +45,11 @@ class Fault(Enum):
     """The connection is closed before the store hears of it."""
 
 
-Rule = Callable[[Request], Fault | int | bytes | None]
+Rule = Callable[[S3Request], Fault | int | bytes | None]
 """A fault, the status of an error or the body of a 200 that the proxy answers by itself, or None: as it should be."""
 
 
-def is_put(request: Request, name: str) -> bool:
+def is_put(request: S3Request, name: str) -> bool:
     """Whether a request puts the object whose key ends so."""
     return request.method == "PUT" and request.path.partition("?")[0].endswith(name)
 
@@ -73,7 +73,7 @@ class Times:
     met: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, request: Request) -> Fault | int | None:
+    def __call__(self, request: S3Request) -> Fault | int | None:
         fits = re.fullmatch(self.method, request.method) and re.search(self.path, request.path)
         with self._lock:
             if not fits or not self.left:
@@ -91,7 +91,7 @@ class _Listening(ThreadingHTTPServer):
     """Of the five that Python leaves room for, a race of eight writers needs more."""
 
 
-class Proxy:
+class S3Proxy:
     """Runs while a `with` block lasts; `rule` may be set at any time.
 
     Conditional puts are passed on one by one: moto looks whether there is an object before it writes, and lets two of
@@ -125,7 +125,7 @@ class Proxy:
         self.rule, self.code, self.hidden, self.pace = _as_it_should_be, None, None, None
         self.requests.clear()
 
-    def __enter__(self) -> "Proxy":
+    def __enter__(self) -> "S3Proxy":
         self._thread.start()
         return self
 
@@ -134,7 +134,7 @@ class Proxy:
         self._server.server_close()
         self._thread.join()
 
-    def _answer(self, request: Request) -> tuple[int, Mapping[str, str], bytes, Fault | None]:
+    def _answer(self, request: S3Request) -> tuple[int, Mapping[str, str], bytes, Fault | None]:
         self.requests.append((request.method, request.path))
         fault = self.rule(request)
         if fault is Fault.NOT_SENT:
@@ -154,7 +154,7 @@ class Proxy:
             body = _without(body, self.hidden)
         return status, told, body, fault
 
-    def _passed_on(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+    def _passed_on(self, request: S3Request) -> tuple[int, dict[str, str], bytes]:
         with closing(http.client.HTTPConnection(*self._target, timeout=_TIMEOUT)) as connection:
             connection.request(request.method, request.path, request.body, request.headers)
             reply = connection.getresponse()
@@ -170,7 +170,7 @@ class Proxy:
                 self.close_connection = True
                 headers = {k.lower(): v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
                 body = self.rfile.read(int(headers.get("content-length", 0)))
-                status, told, answer, fault = proxy._answer(Request(self.command, self.path, headers, body))
+                status, told, answer, fault = proxy._answer(S3Request(self.command, self.path, headers, body))
                 if fault in (Fault.DROP_REPLY, Fault.NOT_SENT):
                     return
                 self.send_response_only(status)
@@ -199,11 +199,11 @@ class Proxy:
         return Handler
 
 
-def _as_it_should_be(request: Request) -> None:
+def _as_it_should_be(request: S3Request) -> None:
     return None
 
 
-def strips_conditions(request: Request) -> None:
+def strips_conditions(request: S3Request) -> None:
     """A rule: what stands before the store does not know conditional puts."""
     request.headers.pop("if-none-match", None)
 

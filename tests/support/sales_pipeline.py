@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.cli import Command
-from tests.support.disk import DiskLine
+from tests.support.disk import DiskPipeline
 from tests.support.sales import Sales
 from tidemark.model.checkpoint.manifest import Checkpoint
 
@@ -15,7 +15,7 @@ DECLARATION = PIPELINES / "till.py"
 
 
 @dataclass
-class Shop:
+class SalesPipeline:
     """A pipeline's warehouse, and the oracle.
 
     Attributes:
@@ -23,7 +23,7 @@ class Shop:
     """
 
     tidemark: Command
-    line: DiskLine
+    line: DiskPipeline
     sales: Sales
     made: dict[int, Checkpoint] = field(default_factory=dict)
 
@@ -32,7 +32,7 @@ class Shop:
         """A shop that has sold nothing yet; neither Kafka nor Spark is there."""
         tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(PIPELINES / f"{pipeline}.py", topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline(pipeline), "sales")
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline(pipeline), "sales")
         return cls(tidemark, line, Sales(seed))
 
     def sell(self, count: int = 20) -> None:

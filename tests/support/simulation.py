@@ -10,7 +10,7 @@ from random import Random
 import greenlet
 
 from tests.support.interleaving import Scheduler
-from tests.support.memory import START_MS, InMemory, Payment, payment
+from tests.support.memory import START_MS, MemoryPipeline, Payment, payment
 from tests.support.stepped_store import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -68,10 +68,10 @@ OTHER_CODE = replace(PIPELINE, max_dead_letters=0.99)
 """The same pipeline after a deployment: its open plans are aborted with CODE_CHANGED."""
 
 
-class SimStore:
+class SimulatedStore:
     """A store whose every operation is a point of choice and may fail. Nobody erases here: see `stepped.Steps`."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimulatedCluster") -> None:
         self._world = world
         self._inner = FaultyStore(MemoryStore(world.objects), self._choose)
 
@@ -104,10 +104,10 @@ class SimStore:
 _PUT_FAULTS = ((Fault.LOST_REPLY, 0.03), (Fault.LOST_REQUEST, 0.05), (Fault.REFUSED, 0.06))
 
 
-class SimTables(MemoryTables):
+class SimulatedTables(MemoryTables):
     """Tables whose steps interleave; they watch that no stale attempt commits on what it read when it was stale."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimulatedCluster") -> None:
         super().__init__()
         self._world = world
         self._fences: dict[object, Fence] = {}
@@ -138,7 +138,7 @@ class SimTables(MemoryTables):
         return done
 
 
-class World(InMemory):
+class SimulatedCluster(MemoryPipeline):
     """One schedule's universe, made from a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -149,8 +149,8 @@ class World(InMemory):
         self.log = MemoryLog()
         self.clock = ManualClock(START_MS)
         self.ids = SequentialIds()
-        self.store = SimStore(self)
-        self.tables = SimTables(self)
+        self.store = SimulatedStore(self)
+        self.tables = SimulatedTables(self)
         self.owners: list[tuple[int, int]] = []
         self.complaints: list[str] = []
         self.told: list[Slot] = []

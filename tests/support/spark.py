@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tests.support.key_group_ranges import read_by_ranges
-from tests.support.memory import InMemory
+from tests.support.memory import MemoryPipeline
 from tests.support.spark_warehouse import warehouse_of
 from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.job import CheckpointJob
@@ -89,8 +89,8 @@ class FrameCompute:
 
 
 @dataclass
-class World(InMemory):
-    """A pipeline whose engine is the memory twin; see `SparkWorld`."""
+class TwinPipeline(MemoryPipeline):
+    """A pipeline whose engine is the memory twin; see `SparkPipeline`."""
 
     pipeline: Pipeline
     partitions: int = 2
@@ -158,7 +158,7 @@ class World(InMemory):
 
 
 @dataclass
-class SparkWorld(World):
+class SparkPipeline(TwinPipeline):
     """The same on Spark, with tables on disk; every state is read by Spark and by DuckDB, which must agree."""
 
     spark: Any = None

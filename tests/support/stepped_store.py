@@ -16,7 +16,7 @@ def is_of_erasures(key: str) -> bool:
 
 
 @dataclass
-class Steps(MemoryStore):
+class SteppedStore(MemoryStore):
     """The store.
 
     Where nobody erases, a read of what only erasures write meets the same whenever it happens. So it is no step of its

@@ -35,7 +35,7 @@ class Fence:
         self.between(self.calls)
 
 
-class Driver(Protocol):
+class TablesDriver(Protocol):
     """What the contract needs beyond the port."""
 
     tables: StateTables
@@ -67,7 +67,7 @@ def request(
 
 
 @dataclass
-class DeltaDriver:
+class DeltaTablesDriver:
     """Real tables; what is live is judged by a plain replay of the log's JSON, which shares no code with us."""
 
     root: Path
@@ -122,7 +122,7 @@ class DeltaDriver:
 
 
 @dataclass
-class BucketDriver(DeltaDriver):
+class BucketTablesDriver(DeltaTablesDriver):
     """Real tables in a bucket, through the proxy; what is live is judged past it."""
 
     folder: S3Folder = field(kw_only=True)
@@ -157,7 +157,7 @@ PARTITIONS = [name for name, _ in PARTITION_COLUMNS]
 
 
 @dataclass
-class MemoryDriver:
+class MemoryTablesDriver:
     """The twin."""
 
     tables: MemoryTables = field(default_factory=MemoryTables)

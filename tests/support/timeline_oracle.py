@@ -17,7 +17,7 @@ class Seen:
 
 
 @dataclass
-class Line:
+class TimelineState:
     """One timeline; `newest` is the checkpoint that it stands at, `own` how many it has made."""
 
     now: Seen
@@ -28,11 +28,11 @@ class Line:
 
 
 @dataclass
-class Oracle:
+class TimelineOracle:
     """All of them."""
 
     records: dict[int, list[tuple[str, int]]]
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, TimelineState] = field(default_factory=dict)
     live: str = "t1"
     numbered: int = 1
     snapshots: dict[int, Seen] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Oracle:
     claimed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lines["t1"] = Line(Seen(dict.fromkeys(self.records, 0)))
+        self.lines["t1"] = TimelineState(Seen(dict.fromkeys(self.records, 0)))
 
     def planned(self, name: str, at_most: int | None) -> dict[int, int]:
         """Where the next checkpoint of a timeline ends."""
@@ -72,7 +72,7 @@ class Oracle:
         rows = self.lines[self.live].now.rows
         if keep_rows and now.rows.keys() <= rows.keys():
             now.rows = dict(rows)
-        self.lines[name] = Line(now, checkpoint)
+        self.lines[name] = TimelineState(now, checkpoint)
 
     def close(self, successor: str) -> None:
         """The live timeline ends."""

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from tests.support.memory import Payment
-from tests.support.spark import World
-from tests.support.timeline_oracle import Oracle
+from tests.support.spark import TwinPipeline
+from tests.support.timeline_oracle import TimelineOracle
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
@@ -91,12 +91,12 @@ class CrashAfter:
                 raise Died
 
 
-class Walk:
+class TimelineWalk:
     """One walk."""
 
-    def __init__(self, world: World, seed: int, *, compares_at_once: bool = True) -> None:
+    def __init__(self, world: TwinPipeline, seed: int, *, compares_at_once: bool = True) -> None:
         self.world, self.rng, self.compares_at_once = world, Random(seed), compares_at_once
-        self.oracle = Oracle({p: [] for p in range(PARTITIONS)})
+        self.oracle = TimelineOracle({p: [] for p in range(PARTITIONS)})
         self.manifests: dict[str, bytes] = {}
         self.trace: list[str] = []
         self.number = 0

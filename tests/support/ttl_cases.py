@@ -93,7 +93,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class TtlCase:
     """A declaration and what it reads."""
 
     pipeline: Pipeline
@@ -140,7 +140,7 @@ def random_ttl(chance: random.Random, clock: str) -> state.Ttl | None:
     )
 
 
-def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
+def case(seed: int, *, batches: int = 6, most: int = 5) -> TtlCase:
     """A random case."""
     chance = random.Random(seed)
     clock = chance.choice(["event_time", "event_time", "logical_time"])
@@ -164,7 +164,7 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> Case:
         source=KafkaSource("t", Reading, event_time="at"),
         operators=[Fold("folded", key_by="key", state=kept, deletes=deletes)],
     )
-    return Case(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
+    return TtlCase(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
 
 
 def random_batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
@@ -221,7 +221,7 @@ def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str) -> list
     return sorted(found, key=lambda a: (a.batch, a.at))
 
 
-def expected(made: Case, through: int) -> dict[tuple[str], dict[str, Any]]:
+def expected(made: TtlCase, through: int) -> dict[tuple[str], dict[str, Any]]:
     """The state after the checkpoint `through`."""
     schema, batches = made.schema, made.batches[:through]
     now = batches[-1].now.of(schema.clock)

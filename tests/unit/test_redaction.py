@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest
@@ -54,7 +54,7 @@ def test_no_error_log_line_or_record_holds_it(address: str) -> None:
 
 
 def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
-    house = House(fail=RuntimeError(ADDRESSES[0]))
+    house = BankPipeline(fail=RuntimeError(ADDRESSES[0]))
     house.send(2)
     with pytest.raises(RuntimeError):
         house.loop.run_once(PlanRequest(origin="test"))

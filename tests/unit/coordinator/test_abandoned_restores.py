@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -19,18 +19,18 @@ from tidemark.model.retention.savepoint import SavepointRequest
 CLAIM = RestoreRequest(savepoint="june", claim=True)
 
 
-def saved(house: House) -> Beginning:
+def saved(house: BankPipeline) -> Beginning:
     """A savepoint of the first of three checkpoints, to be claimed."""
     three(house)
     house.savepoints.create(SavepointRequest(name="june", owner="me", origin="june", checkpoint=1))
     return CLAIM.beginning(house.coordinator)
 
 
-def close(house: House, name: str = "t2") -> object:
+def close(house: BankPipeline, name: str = "t2") -> object:
     return Ending(coordinator=house.coordinator).close(name)
 
 
-def interrupted(house: House, at: tuple[str, str], act) -> Recovery:
+def interrupted(house: BankPipeline, at: tuple[str, str], act) -> Recovery:
     """A recovery beside which something else happens, once, at a crash point."""
     done: list[object] = []
 
@@ -44,7 +44,7 @@ def interrupted(house: House, at: tuple[str, str], act) -> Recovery:
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after"), ("closing", "before")])
 def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str]) -> None:
-    house = House()
+    house = BankPipeline()
     first, *_ = three(house)
     with pytest.raises(Died):
         dying(house, *at).restore(Beginning(checkpoint=first))
@@ -60,7 +60,7 @@ def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str
 
 
 def test_a_restore_that_was_superseded_can_be_closed() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     faster = interrupted(
         house, ("closing", "before"), lambda: house.recovery.restore(Beginning(checkpoint=made[1]), "b")
@@ -72,7 +72,7 @@ def test_a_restore_that_was_superseded_can_be_closed() -> None:
 
 
 def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
-    house = House()
+    house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
     for name in ("t2", "t3"):
         with pytest.raises(Died):
@@ -84,7 +84,7 @@ def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
 
 
 def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed() -> None:
-    house = House()
+    house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
     with pytest.raises(Died):
         dying(house, "genesis", "after").restore(first, "r1")
@@ -96,7 +96,7 @@ def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed()
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after")])
 def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
-    house = House()
+    house = BankPipeline()
     first, told = Beginning(checkpoint=three(house)[0]), list[object]()
 
     def end() -> None:
@@ -118,7 +118,7 @@ def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
 
 
 def test_a_savepoint_that_was_claimed_is_free_again() -> None:
-    house = House()
+    house = BankPipeline()
     beginning = saved(house)
     with pytest.raises(Died):
         dying(house, "fate", "before").restore(beginning)
@@ -135,7 +135,7 @@ def test_a_savepoint_that_was_claimed_is_free_again() -> None:
 
 @pytest.mark.parametrize("at", [("give_back", "before"), ("give_back", "after"), ("closing", "before")])
 def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple[str, str]) -> None:
-    house = House()
+    house = BankPipeline()
     with pytest.raises(Died):
         dying(house, "fate", "before").restore(saved(house))
 
@@ -153,7 +153,7 @@ def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_end_once_more(dies: bool) -> None:
-    house = House()
+    house = BankPipeline()
     beginning = saved(house)
 
     def crash(step: str, moment: str) -> None:

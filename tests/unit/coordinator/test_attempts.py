@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
@@ -20,17 +20,17 @@ from tidemark.testing.twin.memory import Fault, FaultyStore
 DECLINED = Failure(reason=FailureReason.DECLINED, message="declined", next="nothing.")
 
 
-def begun(house: House, plan: CheckpointPlan) -> OwnedAttempt:
+def begun(house: BankPipeline, plan: CheckpointPlan) -> OwnedAttempt:
     found = house.coordinator.begin(plan)
     assert isinstance(found, OwnedAttempt), found
     return found
 
 
-def sealed(house: House, plan: CheckpointPlan) -> Sealed:
+def sealed(house: BankPipeline, plan: CheckpointPlan) -> Sealed:
     return house.execute(begun(house, plan))
 
 
-def close(house: House, plan: CheckpointPlan) -> Closing:
+def close(house: BankPipeline, plan: CheckpointPlan) -> Closing:
     slot = plan.slot
     made = Closing(timeline=slot.timeline, sequence=slot.sequence, successor="t2", why="restore", write_id="w")
     house.coordinator.objects.put(keys.slot_key(slot.timeline, slot.sequence), made)
@@ -38,7 +38,7 @@ def close(house: House, plan: CheckpointPlan) -> Closing:
 
 
 def test_attempt_one_is_owned_by_whoever_revoked_attempt_zero() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     assert [begun(house, plan).number, begun(house, plan).number] == [1, 2]
     assert house.coordinator.objects.outcome(plan.slot, 0).kind is OutcomeKind.REVOKED
@@ -46,7 +46,7 @@ def test_attempt_one_is_owned_by_whoever_revoked_attempt_zero() -> None:
 
 
 def test_a_revoked_attempt_is_fenced_at_its_next_check_and_at_its_seal() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     stale, fresh = begun(house, plan), begun(house, plan)
     fresh.check()
@@ -59,14 +59,14 @@ def test_a_revoked_attempt_is_fenced_at_its_next_check_and_at_its_seal() -> None
 
 
 def test_a_sealed_plan_has_no_next_attempt() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     assert house.coordinator.begin(plan) == SealedPlan(plan=plan, sealed=done)
 
 
 def test_a_child_process_resumes_the_attempt_it_was_given_and_no_other() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     with pytest.raises(FencedError):
         house.coordinator.resume(plan, 0)
@@ -80,7 +80,7 @@ def test_a_child_process_resumes_the_attempt_it_was_given_and_no_other() -> None
 
 
 def test_an_attempt_expires_and_says_what_to_do() -> None:
-    house = House()
+    house = BankPipeline()
     owned = house.coordinator.begin(house.plan(), timedelta(minutes=10))
     house.clock.advance(600_000)
     owned.check()
@@ -91,7 +91,7 @@ def test_an_attempt_expires_and_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("attempts", [0, 1, 2])
 def test_an_abort_is_final_and_idempotent(attempts: int) -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     owned = [begun(house, plan) for _ in range(attempts)]
     done = house.coordinator.abort(plan, DECLINED)
@@ -106,7 +106,7 @@ def test_an_abort_is_final_and_idempotent(attempts: int) -> None:
 
 
 def test_an_abort_that_comes_after_the_seal_is_too_late() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     assert house.coordinator.abort(plan, DECLINED) == SealedPlan(plan=plan, sealed=done)
@@ -115,7 +115,7 @@ def test_an_abort_that_comes_after_the_seal_is_too_late() -> None:
 
 
 def test_anybody_writes_the_abort_record_that_was_left_out_with_the_same_bytes() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     house.coordinator.abort(plan, DECLINED)
     key = keys.abort_key(plan.slot)
@@ -126,7 +126,7 @@ def test_anybody_writes_the_abort_record_that_was_left_out_with_the_same_bytes()
 
 
 def test_the_next_plan_starts_at_the_same_offsets_under_a_new_id() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(3)
     plan = house.plan()
     house.coordinator.abort(plan, DECLINED)
@@ -135,7 +135,7 @@ def test_the_next_plan_starts_at_the_same_offsets_under_a_new_id() -> None:
 
 
 def test_publication_is_idempotent_whoever_does_it() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     first = house.coordinator.publish(plan, done)
@@ -146,7 +146,7 @@ def test_publication_is_idempotent_whoever_does_it() -> None:
 
 
 def test_what_was_never_sealed_is_never_published() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     with pytest.raises(FencedError, match="attempt 7 of chk-1 is not sealed"):
@@ -157,7 +157,7 @@ def test_what_was_never_sealed_is_never_published() -> None:
 
 
 def test_a_sealed_plan_that_loses_its_slot_to_a_closing_is_void() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     closing = close(house, plan)
@@ -167,7 +167,7 @@ def test_a_sealed_plan_that_loses_its_slot_to_a_closing_is_void() -> None:
 
 
 def test_a_plan_of_a_slot_that_another_one_took_is_a_conflict_unless_it_was_aborted() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     house.coordinator.abort(plan, DECLINED)
     house.complete()
@@ -177,7 +177,7 @@ def test_a_plan_of_a_slot_that_another_one_took_is_a_conflict_unless_it_was_abor
 
 
 def test_a_missing_parent_manifest_is_named() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     plan = house.plan()
     done = sealed(house, plan)
@@ -188,7 +188,7 @@ def test_a_missing_parent_manifest_is_named() -> None:
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST])
 def test_an_unknown_put_is_settled_by_reading_back(fault: Fault) -> None:
-    house = House()
+    house = BankPipeline()
     struck: set[str] = set()
 
     def choose(operation: str, key: str) -> Fault | None:
@@ -202,7 +202,7 @@ def test_an_unknown_put_is_settled_by_reading_back(fault: Fault) -> None:
 
 
 def test_a_put_of_somebody_else_is_lost_even_when_the_reply_was_lost_too() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     objects = house.coordinator.objects
     close(house, plan)
@@ -214,7 +214,7 @@ def test_a_put_of_somebody_else_is_lost_even_when_the_reply_was_lost_too() -> No
 
 def test_a_put_that_arrives_late_is_still_ours() -> None:
     """The first put is reported as unknown and not there yet; it materialises before the second one."""
-    house = House()
+    house = BankPipeline()
     made = Closing(timeline="t1", sequence=1, successor="t3", why="restore", write_id="v")
 
     class Late(FaultyStore):
@@ -234,7 +234,7 @@ def test_a_put_that_arrives_late_is_still_ours() -> None:
 
 
 def test_a_store_that_never_answers_is_an_error_in_the_end() -> None:
-    house = House()
+    house = BankPipeline()
     house.store = FaultyStore(house.store, lambda operation, key: Fault.LOST_REQUEST if operation == "put" else None)
     with pytest.raises(StoreError, match="did not confirm ids/000000000001.json in 5 tries"):
         house.plan()

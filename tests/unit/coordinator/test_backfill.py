@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bank import ASK, P0, P1, PIPELINE, Account, House, Wider, at
+from tests.support.bank import ASK, P0, P1, PIPELINE, Account, BankPipeline, Wider, at
 from tests.support.memory import dag_run
 from tidemark import Fold, KafkaSource, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -37,7 +37,7 @@ class Renamed(Keyed):
     payments: int = state.value(0)
 
 
-def five(house: House) -> list[Checkpoint]:
+def five(house: BankPipeline) -> list[Checkpoint]:
     """Checkpoints of 1, 2, 3, 0 and 4 records."""
     made = []
     for n in (1, 2, 3, 0, 4):
@@ -47,17 +47,17 @@ def five(house: House) -> list[Checkpoint]:
     return made
 
 
-def backfill(house: House, begins: Checkpoint, pipeline: Pipeline | None = None, **more: Any) -> Backfill:
+def backfill(house: BankPipeline, begins: Checkpoint, pipeline: Pipeline | None = None, **more: Any) -> Backfill:
     request = BackfillRequest(beginning=Beginning(checkpoint=begins), **more)
     return Backfill(coordinator=house.coordinator, pipeline=pipeline or house.pipeline, request=request)
 
 
-def repeat(house: House, one: Backfill) -> list[Checkpoint]:
+def repeat(house: BankPipeline, one: Backfill) -> list[Checkpoint]:
     one.begin()
     return list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
 
 
-def objects(house: House) -> list[str]:
+def objects(house: BankPipeline) -> list[str]:
     return list(house.store.list(""))
 
 
@@ -72,7 +72,7 @@ def objects(house: House) -> list[str]:
     ],
 )
 def test_steps_are_as_large_as_the_bound_allows(max_records: int | None, wanted: list[tuple[int, ...]]) -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[0], max_records=max_records)
     before = objects(house)
@@ -91,7 +91,7 @@ def test_steps_end_before_a_broadcast_record() -> None:
     def function(key: str, records: Any, kept: Any, broadcast: Mapping[str, Any]) -> None:
         """Does nothing."""
 
-    house = House()
+    house = BankPipeline()
     house.log.create("names", 1)
     pipeline = replace(
         PIPELINE,
@@ -109,14 +109,14 @@ def test_steps_end_before_a_broadcast_record() -> None:
 
 
 def test_a_bound_below_one_is_refused() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     with pytest.raises(UsageError, match="max_records=0"):
         backfill(house, made[0], max_records=0).outlook()
 
 
 def test_it_ends_where_it_is_told_and_cannot_become_live_then() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[1], to=3)
     assert [c.plan.replays for c in repeat(house, one)] == [(3,)]
@@ -128,7 +128,7 @@ def test_it_ends_where_it_is_told_and_cannot_become_live_then() -> None:
 
 
 def test_trimmed_records_are_named_exactly_and_nothing_is_written() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.log.trim(P0, 4)
     before = objects(house)
@@ -144,7 +144,7 @@ def test_trimmed_records_are_named_exactly_and_nothing_is_written() -> None:
 
 
 def test_records_trimmed_in_the_middle_stop_it_there_and_what_is_done_stays() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[0])
     one.begin()
@@ -158,7 +158,7 @@ def test_records_trimmed_in_the_middle_stop_it_there_and_what_is_done_stays() ->
 
 
 def test_a_topic_that_was_deleted_recreated_or_cut_is_named() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.log.create("payments", 2)
     with pytest.raises(DataLostError, match="the topic was recreated as payments#2"):
@@ -169,7 +169,7 @@ def test_a_topic_that_was_deleted_recreated_or_cut_is_named() -> None:
 
 
 def test_the_end_of_the_log_is_not_asked_for() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.send(50)
     house.log.add_partitions("payments")
@@ -178,7 +178,7 @@ def test_the_end_of_the_log_is_not_asked_for() -> None:
 
 
 def test_a_savepoint_that_the_live_timeline_did_not_come_through_is_refused() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.recovery.restore(Beginning(checkpoint=made[1]))
     house.send(1)
@@ -189,7 +189,7 @@ def test_a_savepoint_that_the_live_timeline_did_not_come_through_is_refused() ->
 
 
 def test_a_savepoint_of_a_line_that_was_promoted_away_is_found_on_the_new_one() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[0], name="one")
     one.begin()
@@ -203,7 +203,7 @@ def test_a_savepoint_of_a_line_that_was_promoted_away_is_found_on_the_new_one() 
 
 
 def test_other_code_begins_another_fork_and_is_refused_on_this_one() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     wider = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Account), _second()])
     one, other = backfill(house, made[0]), backfill(house, made[0], wider)
@@ -223,7 +223,7 @@ def _second() -> Fold:
 
 
 def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.recovery.fork(Beginning(checkpoint=made[3]), "mine")
     own = CheckpointLoop(coordinator=house.coordinator, pipeline=PIPELINE, execute=house.execute, timeline="mine")
@@ -237,7 +237,7 @@ def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
 
 
 def test_names_and_ends_that_make_no_sense_are_refused() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     with pytest.raises(NameRefusedError):
         backfill(house, made[0], name="../x").outlook()
@@ -250,7 +250,7 @@ def test_names_and_ends_that_make_no_sense_are_refused() -> None:
 
 
 def test_a_stopped_pipeline_repeats_nothing_and_the_minimum_pause_does_not_count() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.clock.advance(10**6)
     one = backfill(house, made[0], replace(PIPELINE, min_pause=at(3_600_000) - at(0)))
@@ -263,7 +263,7 @@ def test_a_stopped_pipeline_repeats_nothing_and_the_minimum_pause_does_not_count
 
 
 def test_intervals_are_covered_on_the_fork_as_they_were() -> None:
-    house = House()
+    house = BankPipeline()
     made = []
     for day in range(1, 5):
         house.send(2, timestamp_ms=day * 1000 - 500)
@@ -289,7 +289,7 @@ def test_a_step_reads_no_manifest_that_is_older_than_its_beginning() -> None:
             asked.append(key)
             return super().get(key)
 
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[3])
     one = replace(one, coordinator=replace(house.coordinator, store=Told(house.store.objects)))

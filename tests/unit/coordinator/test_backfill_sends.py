@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling
@@ -11,7 +11,7 @@ from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.recovery.backfill import Backfill
 
 
-def half_sent() -> tuple[House, Backfill]:
+def half_sent() -> tuple[BankPipeline, Backfill]:
     """Three checkpoints, the first two delivered; a backfill from the first one."""
     house = telling(KafkaSink("seen", topic="out"))
     made = three(house)

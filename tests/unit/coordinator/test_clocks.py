@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.bank import ASK, P0, House
+from tests.support.bank import ASK, P0, BankPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.ttl import Now
@@ -26,7 +26,7 @@ class Visit:
     at: datetime
 
 
-def house(clock: str, wall_ms: int) -> House:
+def house(clock: str, wall_ms: int) -> BankPipeline:
     """Counts visits for three hours on one of the clocks, while the wall shows what it likes."""
 
     class User(state.Keyed):
@@ -37,10 +37,10 @@ def house(clock: str, wall_ms: int) -> House:
         source=KafkaSource("payments", Visit, event_time="at"),
         operators=[Fold("users", key_by="user", state=User)],
     )
-    return House(pipeline, clock=ManualClock(wall_ms))
+    return BankPipeline(pipeline, clock=ManualClock(wall_ms))
 
 
-def visits(made: House, hour: int, *users: str) -> None:
+def visits(made: BankPipeline, hour: int, *users: str) -> None:
     at = DAY + hour * HOUR
     for user in users:
         made.log.append(P0, f'{{"user":"{user}","at":"{at.isoformat()}"}}'.encode())
@@ -51,7 +51,7 @@ def until(hour: int) -> PlanRequest:
     return replace(ASK, interval_start=DAY, interval_end=DAY + hour * HOUR)
 
 
-def lived(clock: str, wall_ms: int) -> tuple[House, list[Checkpoint]]:
+def lived(clock: str, wall_ms: int) -> tuple[BankPipeline, list[Checkpoint]]:
     """Ann at hour 0, Bob at hour 1, Cy at hour 3; a checkpoint for each, and the wall runs ahead in between."""
     made, found = house(clock, wall_ms), []
     for hour, user in ((0, "ann"), (1, "bob"), (3, "cy")):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, P0, House, at
+from tests.support.bank import ASK, P0, BankPipeline, at
 from tests.support.memory import dag_run
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -16,7 +16,7 @@ from tidemark.testing.twin.memory import Fault, FaultyStore
 
 
 def test_an_open_plan_is_adopted_word_for_word() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(1)
     plan = house.plan()
     house.send(5)
@@ -25,7 +25,7 @@ def test_an_open_plan_is_adopted_word_for_word() -> None:
 
 
 def test_a_sealed_plan_that_was_left_behind_is_published() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = sealed(house, plan)
     assert house.coordinator.open_plan() == SealedPlan(plan=plan, sealed=done)
@@ -35,7 +35,7 @@ def test_a_sealed_plan_that_was_left_behind_is_published() -> None:
 
 
 def test_a_planner_that_loses_the_slot_takes_the_plan_of_the_winner() -> None:
-    house, other = House(), House()
+    house, other = BankPipeline(), BankPipeline()
     other.store, other.log = house.store, house.log
     house.send(2)
     crashed = []
@@ -52,7 +52,7 @@ def test_a_planner_that_loses_the_slot_takes_the_plan_of_the_winner() -> None:
 
 
 def test_runs_go_on_until_the_interval_is_covered() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(5, timestamp_ms=10)
     request = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), until_interval_end=True)
     done = dag_run(house.loop, request)
@@ -63,7 +63,7 @@ def test_runs_go_on_until_the_interval_is_covered() -> None:
 
 
 def test_a_run_finishes_the_open_plan_first_even_when_its_interval_is_covered() -> None:
-    house = House()
+    house = BankPipeline()
     covered = house.complete(replace(ASK, interval_end=at(50)))
     plan = house.plan()
     done = dag_run(house.loop, replace(ASK, interval_end=at(50)))
@@ -72,7 +72,7 @@ def test_a_run_finishes_the_open_plan_first_even_when_its_interval_is_covered() 
 
 
 def test_the_first_checkpoint_that_covered_an_interval_is_named() -> None:
-    house = House()
+    house = BankPipeline()
     for end in (10, 20, 30):
         house.complete(replace(ASK, interval_end=at(end)))
     assert [house.coordinator.covered_by(at(end)).id for end in (5, 10, 15, 30)] == [1, 1, 2, 3]
@@ -80,14 +80,14 @@ def test_the_first_checkpoint_that_covered_an_interval_is_named() -> None:
 
 
 def test_an_older_interval_does_not_uncover_a_newer_one() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete(replace(ASK, interval_end=at(50)))
     assert house.complete().covered_until_ms == 50
-    assert House().complete().covered_until_ms is None
+    assert BankPipeline().complete().covered_until_ms is None
 
 
 def test_an_idle_range_still_completes_a_checkpoint() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(2)
     first = house.complete()
     second = house.complete()
@@ -96,7 +96,7 @@ def test_an_idle_range_still_completes_a_checkpoint() -> None:
 
 
 def test_checkpoints_are_found_by_id_and_listed_newest_first() -> None:
-    house = House()
+    house = BankPipeline()
     made = [house.complete() for _ in range(3)]
     c = house.coordinator
     assert list(c.checkpoints()) == made[::-1]
@@ -110,7 +110,7 @@ def test_checkpoints_are_found_by_id_and_listed_newest_first() -> None:
 
 
 def test_an_aborted_plan_is_a_plan_and_no_checkpoint() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     house.coordinator.abort(plan, DECLINED)
     house.complete()
@@ -120,7 +120,7 @@ def test_an_aborted_plan_is_a_plan_and_no_checkpoint() -> None:
 
 
 def test_the_live_timeline_is_found_by_following_closings() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(2)
     made = [house.complete(), house.complete()]
     house.recovery.restore(Beginning(checkpoint=made[0]))
@@ -139,7 +139,7 @@ def test_the_live_timeline_is_found_by_following_closings() -> None:
 
 
 def test_closings_that_go_round_in_a_circle_are_named() -> None:
-    house = House()
+    house = BankPipeline()
     for name, successor in (("t1", "t2"), ("t2", "t1")):
         closing = Closing(timeline=name, sequence=1, successor=successor, why="x", write_id="w")
         house.coordinator.objects.put(keys.slot_key(name, 1), closing)
@@ -149,11 +149,11 @@ def test_closings_that_go_round_in_a_circle_are_named() -> None:
 
 def test_a_timeline_without_a_genesis_does_not_exist() -> None:
     with pytest.raises(NotFoundError, match="no timeline 't7'"):
-        House().coordinator.head("t7")
+        BankPipeline().coordinator.head("t7")
 
 
 def test_a_stale_listing_costs_reads_and_nothing_else() -> None:
-    house = House()
+    house = BankPipeline()
     house.store = FaultyStore(house.store, lambda operation, key: Fault.STALE if operation == "list" else None)
     for n in range(1, 4):
         house.send(1)
@@ -162,7 +162,7 @@ def test_a_stale_listing_costs_reads_and_nothing_else() -> None:
 
 
 def test_ids_ascend_over_gaps() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     for n in (2, 3):
         house.coordinator.objects.put(keys.id_key(n), IdRecord(id=n, slot=house.free().slot, write_id=str(n)))
@@ -171,7 +171,7 @@ def test_ids_ascend_over_gaps() -> None:
 
 
 def test_a_flipped_byte_is_named_with_its_key() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     key = keys.slot_key("t1", 1)
     raw = bytearray(house.store.objects[key])
@@ -182,7 +182,7 @@ def test_a_flipped_byte_is_named_with_its_key() -> None:
 
 
 def test_an_object_under_the_wrong_key_is_damage() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     house.store.objects[keys.slot_key("t1", 2)] = house.store.objects[keys.slot_key("t1", 1)]
     with pytest.raises(CorruptObjectError, match="belongs under timelines/t1/000000000001.json"):
@@ -190,7 +190,7 @@ def test_an_object_under_the_wrong_key_is_damage() -> None:
 
 
 def test_an_abort_from_outside_makes_the_run_plan_anew() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     begun(house, plan)
     house.coordinator.abort(plan, DECLINED)

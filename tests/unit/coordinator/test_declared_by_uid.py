@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, P1, PIPELINE, Account, House
+from tests.support.bank import ASK, P1, PIPELINE, Account, BankPipeline
 from tests.support.memory import Payment
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
@@ -32,15 +32,15 @@ def twice(account: str, payments: Iterator[Payment], seen: Seen) -> None:
         seen.times += 2
 
 
-def house(*operators: Fold | Process) -> House:
+def house(*operators: Fold | Process) -> BankPipeline:
     """A pipeline of these, after one checkpoint over two payments."""
-    made = House(replace(PIPELINE, operators=operators))
+    made = BankPipeline(replace(PIPELINE, operators=operators))
     made.send(2)
     made.complete()
     return made
 
 
-def declare(made: House, *operators: Fold | Process, **changes: object) -> None:
+def declare(made: BankPipeline, *operators: Fold | Process, **changes: object) -> None:
     made.pipeline = replace(PIPELINE, operators=operators, **changes)
 
 

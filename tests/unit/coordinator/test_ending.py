@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
@@ -27,21 +27,21 @@ class Died(BaseException):
     """The process is gone."""
 
 
-def forked(house: House, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
+def forked(house: BankPipeline, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
     """Three checkpoints, and a fork of the first with one of its own."""
     made = three(house)
     (own,) = fork(house, made[0], name).run_once(ASK).checkpoints
     return made, own
 
 
-def kept(house: House) -> list[int]:
+def kept(house: BankPipeline) -> list[int]:
     """Ids of what stays under `keep_last(1)`."""
     found = look(house.coordinator, Retention.keep_last(1))
     return sorted(number for number, why in found.reasons.items() if why)
 
 
 def test_an_ended_fork_keeps_nothing_and_the_live_timeline_goes_on() -> None:
-    house = House()
+    house = BankPipeline()
     made, own = forked(house)
     assert kept(house) == [made[2].id, own.id]
     plan = Ending(coordinator=house.coordinator).plan("fix")
@@ -57,7 +57,7 @@ def test_an_ended_fork_keeps_nothing_and_the_live_timeline_goes_on() -> None:
 
 
 def test_who_goes_on_with_an_ended_fork_is_told_so() -> None:
-    house = House()
+    house = BankPipeline()
     _, own = forked(house)
     Ending(coordinator=house.coordinator).close("fix")
     with pytest.raises(ConflictError, match="timeline fix was closed"):
@@ -69,7 +69,7 @@ def test_who_goes_on_with_an_ended_fork_is_told_so() -> None:
 
 
 def test_what_a_savepoint_pins_and_what_another_fork_began_at_stays() -> None:
-    house = House()
+    house = BankPipeline()
     made, own = forked(house)
     asked = SavepointRequest(name="june", owner="me", origin="june", checkpoint=own.id)
     house.savepoints.create(asked)
@@ -84,7 +84,7 @@ def test_what_a_savepoint_pins_and_what_another_fork_began_at_stays() -> None:
 
 
 def test_a_fork_without_a_checkpoint_lets_go_of_what_it_began_at() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     house.recovery.fork(Beginning(checkpoint=made[0]), "idle")
     assert kept(house) == [1, 3]
@@ -93,7 +93,7 @@ def test_a_fork_without_a_checkpoint_lets_go_of_what_it_began_at() -> None:
 
 
 def test_the_live_timeline_a_closed_one_and_nobody_are_refused() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     ending = Ending(coordinator=house.coordinator)
     with pytest.raises(ConflictError, match="timeline t1 is live"):
@@ -106,7 +106,7 @@ def test_the_live_timeline_a_closed_one_and_nobody_are_refused() -> None:
 
 
 def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
 
     def crash(step: str, moment: str) -> None:
@@ -122,7 +122,7 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
 
 
 def test_an_open_plan_is_refused_and_nothing_is_written() -> None:
-    house = House()
+    house = BankPipeline()
     forked(house)
     house.send(1)
     found = house.coordinator.trigger(house.pipeline, ASK, "fix")
@@ -136,7 +136,7 @@ def test_an_open_plan_is_refused_and_nothing_is_written() -> None:
 
 @pytest.mark.parametrize("won", [True, False])
 def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
-    house = House()
+    house = BankPipeline()
     _, own = forked(house)
     house.send(1)
     wanted = ("closing", "before") if won else ("closing", "after")
@@ -162,7 +162,7 @@ def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
 
 @pytest.mark.parametrize("at", [("fate", "before"), ("fate", "after"), ("closing", "before"), ("closing", "after")])
 def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> None:
-    house = House()
+    house = BankPipeline()
     forked(house)
 
     def crash(step: str, moment: str) -> None:
@@ -181,7 +181,7 @@ def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> No
 
 
 def test_what_an_end_writes_is_looked_at_by_verify() -> None:
-    house = House()
+    house = BankPipeline()
     forked(house)
     Ending(coordinator=house.coordinator).close("fix")
     folders = {key.split("/")[0] for key in house.store.objects}
@@ -190,7 +190,7 @@ def test_what_an_end_writes_is_looked_at_by_verify() -> None:
 
 
 def test_of_a_promote_and_an_end_one_is_refused() -> None:
-    house = House()
+    house = BankPipeline()
     forked(house)
     refused: list[ConflictError] = []
 
@@ -209,7 +209,7 @@ def test_of_a_promote_and_an_end_one_is_refused() -> None:
 
 
 def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
-    house = House()
+    house = BankPipeline()
     forked(house)
 
     def crash(step: str, moment: str) -> None:
@@ -226,7 +226,7 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
 
 
 def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     one = backfill(house, made[0], max_records=5, name="again")
     one.begin()

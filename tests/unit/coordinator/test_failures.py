@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.bank import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.coordinator.checkpoints.restart import (
     ENDLESS,
@@ -81,7 +81,7 @@ def test_a_failure_keeps_the_words_and_the_verdict() -> None:
 
 
 def test_min_pause_refuses_and_says_how_long() -> None:
-    house = House(replace(PIPELINE, min_pause=timedelta(seconds=60)))
+    house = BankPipeline(replace(PIPELINE, min_pause=timedelta(seconds=60)))
     house.complete()
     house.clock.advance(20_000)
     found = house.coordinator.trigger(house.pipeline, ASK)
@@ -92,7 +92,7 @@ def test_min_pause_refuses_and_says_how_long() -> None:
 
 
 def test_a_stop_record_refuses_until_a_later_one_resumes() -> None:
-    house = House()
+    house = BankPipeline()
     put = house.coordinator.objects.put
     put(keys.stop_key(1), StopRecord(stopped=True, why="maintenance", at_ms=1, write_id="a"))
     found = house.loop.run_once(ASK)
@@ -104,7 +104,7 @@ def test_a_stop_record_refuses_until_a_later_one_resumes() -> None:
 
 
 def test_declined_is_what_an_operator_aborts_with() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     done = house.coordinator.abort(plan, Failure(reason=R.DECLINED, message="no", next="x"))
     assert isinstance(done, Aborted)
@@ -112,7 +112,7 @@ def test_declined_is_what_an_operator_aborts_with() -> None:
 
 
 def test_code_changed_aborts_the_open_plan_and_plans_anew() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     house.pipeline = replace(PIPELINE, max_dead_letters=0.5)
     again = house.plan()
@@ -121,7 +121,7 @@ def test_code_changed_aborts_the_open_plan_and_plans_anew() -> None:
 
 
 def test_a_timeline_that_ended_subsumes_the_plan() -> None:
-    house = House()
+    house = BankPipeline()
     plan = house.plan()
     house.coordinator.begin(plan)
     house.coordinator.objects.put(
@@ -139,7 +139,7 @@ def test_every_reason_is_shown_by_a_test_above() -> None:
 
 
 def test_a_final_failure_aborts_the_plan_and_raises_its_own_error() -> None:
-    house = House()
+    house = BankPipeline()
     house.fail = DataLostError("gone", next="x")
     with pytest.raises(DataLostError):
         house.loop.run_once(ASK)
@@ -149,7 +149,7 @@ def test_a_final_failure_aborts_the_plan_and_raises_its_own_error() -> None:
 
 
 def test_another_failure_leaves_the_plan_for_the_next_attempt() -> None:
-    house = House()
+    house = BankPipeline()
     house.fail = EngineError("spark", next="x")
     with pytest.raises(EngineError):
         house.loop.run_once(ASK)
@@ -161,7 +161,7 @@ def test_another_failure_leaves_the_plan_for_the_next_attempt() -> None:
 
 
 def test_failures_in_a_row_count_once_per_id_and_a_success_resets_them() -> None:
-    house = House(replace(PIPELINE, tolerable_failed_checkpoints=2))
+    house = BankPipeline(replace(PIPELINE, tolerable_failed_checkpoints=2))
 
     def failed(error: Exception) -> tuple[int, bool]:
         house.fail = error
@@ -180,21 +180,21 @@ def test_failures_in_a_row_count_once_per_id_and_a_success_resets_them() -> None
 
 
 def test_reasons_that_do_not_count_do_not_count() -> None:
-    house = House()
+    house = BankPipeline()
     house.coordinator.abort(house.plan(), Failure(reason=R.DECLINED, message="no", next="x"))
     report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
     assert (report.in_a_row, report.exceeded) == (0, False)
 
 
 def test_a_fenced_attempt_never_alerts_whatever_failed_before_it() -> None:
-    house = House()
+    house = BankPipeline()
     house.coordinator.record_failure(house.pipeline, house.plan(), DataLostError("gone", next="x"))
     report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
     assert (report.in_a_row, report.exceeded) == (1, False)
 
 
 def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
-    house = House()
+    house = BankPipeline()
     refused = [keys.slot_key("t1", 1)]
     store = house.store
 
@@ -218,7 +218,7 @@ def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
 
 
 def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
-    house = House()
+    house = BankPipeline()
     house.fail = EngineError("spark", next="x")
     store = house.store
 
@@ -242,7 +242,7 @@ def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
 
 
 def test_a_completed_plan_counts_no_failure() -> None:
-    house = House()
+    house = BankPipeline()
     done = house.complete()
     report = house.coordinator.record_failure(house.pipeline, done.plan, EngineError("late", next="x"))
     assert isinstance(report.state, Completed)

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from tests.support.bank import ASK, P0, PIPELINE, Account, House
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline
 from tests.unit.coordinator.test_attempts import DECLINED, begun
 from tidemark import Fold
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 
 
-def filled(accounts: int) -> House:
+def filled(accounts: int) -> BankPipeline:
     """A pipeline after a checkpoint over so many accounts."""
-    house = House()
+    house = BankPipeline()
     for n in range(accounts):
         house.send(1, account=f"a{n}")
     house.complete()
@@ -24,7 +24,7 @@ def ack_of(found: Checkpoint, uid: str = "accounts") -> Ack:
     return ack
 
 
-def files(house: House, found: Checkpoint) -> set[str]:
+def files(house: BankPipeline, found: Checkpoint) -> set[str]:
     return {f.file.path for s in found.handles["accounts"] for f in house.tables.files_of(s)}
 
 
@@ -51,7 +51,9 @@ def test_the_size_of_the_run_and_the_full_size_are_told_apart() -> None:
 
 
 def test_every_operator_acknowledges_with_its_commits_counts_and_times() -> None:
-    house = House(replace(PIPELINE, operators=[*PIPELINE.operators, Fold("copies", key_by="account", state=Account)]))
+    house = BankPipeline(
+        replace(PIPELINE, operators=[*PIPELINE.operators, Fold("copies", key_by="account", state=Account)])
+    )
     house.send(3)
     house.log.append(P0, b"{")
     found = house.complete()
@@ -84,7 +86,7 @@ def test_the_next_plan_reads_what_the_last_manifest_names_and_not_what_the_table
 
 
 def test_the_isolation_level_is_read_committed_unless_said_and_stands_in_the_manifest() -> None:
-    assert House().complete().plan.isolation == "read_committed"
-    other = House(replace(PIPELINE, source=replace(PIPELINE.source, isolation="read_uncommitted")))
+    assert BankPipeline().complete().plan.isolation == "read_committed"
+    other = BankPipeline(replace(PIPELINE, source=replace(PIPELINE.source, isolation="read_uncommitted")))
     other.complete(ASK)
     assert other.coordinator.checkpoint(1).plan.isolation == "read_uncommitted"

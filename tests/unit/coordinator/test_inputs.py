@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.bank import ASK, P0, PIPELINE, Account, House, Wider
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline, Wider
 from tidemark import Fold, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.errors import IncompatibleStateError
@@ -95,15 +95,15 @@ def test_an_output_of_another_range_is_not_adopted() -> None:
     assert adopt(parent, record(StateHandle((seg(RUNS, 0, 2),)), StateHandle((seg(BASE, 0, 3),)))) is None
 
 
-def _house_with_runs() -> tuple[House, StateHandle]:
-    house = House()
+def _house_with_runs() -> tuple[BankPipeline, StateHandle]:
+    house = BankPipeline()
     for _ in range(3):
         house.send(1)
         house.complete()
     return house, house.coordinator.checkpoint(2).handles["accounts"]
 
 
-def _put(house: House, made: CompactionRecord) -> str:
+def _put(house: BankPipeline, made: CompactionRecord) -> str:
     key = keys.compaction_key("accounts", made.job)
     house.coordinator.objects.put(key, made)
     return key
@@ -139,7 +139,7 @@ def test_an_adopted_compaction_is_not_adopted_again() -> None:
 
 
 def test_tables_and_schemas_stay_with_their_uid() -> None:
-    plan = House().plan()
+    plan = BankPipeline().plan()
     assert plan.tables == {"accounts": "bank/state/accounts/t1-1"}
     assert plan.schemas == PIPELINE.schemas()
 
@@ -237,7 +237,7 @@ def test_a_rename_is_refused_while_the_old_name_is_declared_too() -> None:
 
 
 def test_an_operator_without_stored_rows_may_become_anything() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="amount", state=Wider)])
     assert house.complete().plan.tables == {"accounts": "bank/state/accounts/t1-2"}
@@ -253,7 +253,7 @@ def test_a_compaction_into_tables_that_nothing_names_any_more_is_not_adopted() -
 
 
 def test_the_watermark_is_that_of_the_parent() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(1, P0, timestamp_ms=77)
     house.complete()
     assert house.plan().watermark_ms == 77

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, P0, House, at
+from tests.support.bank import ASK, P0, BankPipeline, at
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tidemark.coordinator.plans.planner import LEAP
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -16,16 +16,16 @@ YEARS = 24 * 365 * DAY
 FAR = (LEAP.days + 1) * DAY
 
 
-def lived() -> House:
+def lived() -> BankPipeline:
     """A house with a checkpoint, made at a time as it is today."""
-    house = House()
+    house = BankPipeline()
     house.clock.ms = 50 * YEARS
     house.send(1, timestamp_ms=house.clock.ms)
     house.complete()
     return house
 
 
-def by_interval(house: House) -> PlanRequest:
+def by_interval(house: BankPipeline) -> PlanRequest:
     return replace(ASK, interval_end=at(house.clock.ms))
 
 
@@ -72,7 +72,7 @@ def test_a_restored_timeline_is_as_old_as_its_restore() -> None:
 
 
 def test_a_backfill_has_the_recorded_times_whatever_the_clock_shows() -> None:
-    house = House()
+    house = BankPipeline()
     made = five(house)
     house.clock.advance(10 * YEARS)
     one = backfill(house, made[0], name="anew")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, House, at
+from tests.support.bank import ASK, BankPipeline, at
 from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
@@ -27,9 +27,9 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def loaded() -> House:
+def loaded() -> BankPipeline:
     """Five records of one interval, of which a checkpoint takes two."""
-    house = House()
+    house = BankPipeline()
     house.send(5, timestamp_ms=10)
     return house
 
@@ -71,7 +71,7 @@ def test_every_checkpoint_but_the_last_is_announced_before_the_next_is_planned()
     assert not any(isinstance(found, OpenPlan) for _, found in heads)
 
 
-def _killed_behind(house: House, wanted: int) -> CheckpointLoop:
+def _killed_behind(house: BankPipeline, wanted: int) -> CheckpointLoop:
     """A loop whose process ends once checkpoint `wanted` is sealed."""
 
     def execute(attempt: OwnedAttempt) -> Sealed:
@@ -147,7 +147,7 @@ def test_a_fold_that_is_stopped_between_two_plans_ends_with_what_is_complete() -
 
 
 def test_an_outdated_step_of_a_backfill_is_refused() -> None:
-    house = House()
+    house = BankPipeline()
     made = []
     for _ in range(2):
         house.send(1)

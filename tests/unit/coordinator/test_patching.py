@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bank import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
@@ -41,7 +41,7 @@ class Crash:
             raise Died
 
 
-def patcher(house: House, crash: Any = None) -> Patcher:
+def patcher(house: BankPipeline, crash: Any = None) -> Patcher:
     """Sets two accounts and deletes one."""
 
     def write(uid: str, folder: str, number: int) -> WrittenRun:
@@ -72,15 +72,15 @@ def patching(checkpoint: Checkpoint, name: str = "fixed", timeline: str = "", or
     )
 
 
-def accounts(house: House, checkpoint: Checkpoint) -> dict[str, tuple[int, int]]:
+def accounts(house: BankPipeline, checkpoint: Checkpoint) -> dict[str, tuple[int, int]]:
     compute = MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables)
     rows = compute.resolve(checkpoint, "accounts")
     return {key[0]: (row["payments"], row["total"]) for key, row in rows.items()}
 
 
-def grown() -> tuple[House, Checkpoint]:
+def grown() -> tuple[BankPipeline, Checkpoint]:
     """Three checkpoints; the second one is to be patched."""
-    house = House()
+    house = BankPipeline()
     made = []
     for _ in range(3):
         for account in "abc":
@@ -154,7 +154,7 @@ def _is_new(point: str) -> bool:
     return point in steps
 
 
-def _refuse_open_jobs(house: House) -> None:
+def _refuse_open_jobs(house: BankPipeline) -> None:
     objects = house.coordinator.objects
     jobs = [k for k in objects.list("jobs/") if not k.endswith(".end.json")]
     assert jobs

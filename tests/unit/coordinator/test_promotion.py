@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -14,14 +14,14 @@ from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 
-def fork(house: House, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
+def fork(house: BankPipeline, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
     """A fork, ready to advance."""
     house.recovery.fork(Beginning(checkpoint=at), name)
     return CheckpointLoop(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
 
 
 def test_a_fork_that_caught_up_becomes_live() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     ahead = fork(house, made[0])
     assert house.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
@@ -39,7 +39,7 @@ def test_a_fork_that_caught_up_becomes_live() -> None:
 
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_idle(records: int) -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     fork(house, made[0]).run_once(ASK)
     won: list[Checkpoint] = []
@@ -58,7 +58,7 @@ def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_i
 
 
 def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     fork(house, made[0], "a")
     fork(house, made[0], "b")
@@ -80,7 +80,7 @@ def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
 
 
 def test_only_a_timeline_that_began_can_be_promoted() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     with pytest.raises(NotFoundError, match="no timeline 'nobody'"):
         house.promotion.promote("nobody")

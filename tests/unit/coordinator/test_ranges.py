@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.bank import ASK, P0, P1, PIPELINE, House, at, sourced
+from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline, at, sourced
 from tidemark import TopicPattern
 from tidemark.errors import DataLostError, DeclarationError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
@@ -15,7 +15,7 @@ LOSS = replace(ASK, accept_loss=True)
 
 
 def test_the_first_plan_starts_at_earliest_and_lists_empty_partitions() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(3)
     plan = house.plan()
     assert house.ranges(plan) == {P0: (0, 3), P1: (0, 0)}
@@ -24,7 +24,7 @@ def test_the_first_plan_starts_at_earliest_and_lists_empty_partitions() -> None:
 
 
 def test_a_plan_starts_where_its_parent_ended_whatever_the_source_says() -> None:
-    house = House(sourced(start="latest"))
+    house = BankPipeline(sourced(start="latest"))
     house.send(3)
     house.complete()
     house.send(2)
@@ -46,7 +46,7 @@ def test_a_plan_starts_where_its_parent_ended_whatever_the_source_says() -> None
     ],
 )
 def test_the_first_start_is_resolved_to_numbers(start: object, wanted: tuple[int, int]) -> None:
-    house = House(sourced(start=start, group="watchers"))
+    house = BankPipeline(sourced(start=start, group="watchers"))
     for n in range(5):
         house.send(1, timestamp_ms=10 * n)
     house.log.trim(P0, 1)
@@ -57,7 +57,7 @@ def test_the_first_start_is_resolved_to_numbers(start: object, wanted: tuple[int
 
 @pytest.mark.parametrize("elsewhere", [0, 3, 6])
 def test_offsets_at_the_broker_are_not_asked_once_there_is_a_checkpoint(elsewhere: int) -> None:
-    house = House(sourced(start="committed", group="watchers"))
+    house = BankPipeline(sourced(start="committed", group="watchers"))
     house.send(5)
     house.log.report_group_offsets("watchers", {P0: 2})
     assert house.complete().plan.ranges[P0] == OffsetRange(2, 5)
@@ -67,7 +67,7 @@ def test_offsets_at_the_broker_are_not_asked_once_there_is_a_checkpoint(elsewher
 
 
 def test_a_timestamp_without_a_zone_is_utc() -> None:
-    house = House(sourced(start=at(30).replace(tzinfo=None)))
+    house = BankPipeline(sourced(start=at(30).replace(tzinfo=None)))
     for n in range(5):
         house.send(1, timestamp_ms=10 * n)
     assert house.plan().ranges[P0].start == 3
@@ -75,13 +75,13 @@ def test_a_timestamp_without_a_zone_is_utc() -> None:
 
 def test_committed_without_a_group_and_offsets_of_strangers_are_refused() -> None:
     with pytest.raises(DeclarationError, match="without a group"):
-        House(sourced(start="committed")).plan()
+        BankPipeline(sourced(start="committed")).plan()
     with pytest.raises(DeclarationError, match="other-7"):
-        House(sourced(start={TopicPartition("other", 7): 1})).plan()
+        BankPipeline(sourced(start={TopicPartition("other", 7): 1})).plan()
 
 
 def test_an_explicit_start_outside_the_log_is_a_loss() -> None:
-    house = House(sourced(start={P0: 9}))
+    house = BankPipeline(sourced(start={P0: 9}))
     house.send(3)
     with pytest.raises(DataLostError, match=r"\[3, 9\)"):
         house.plan()
@@ -92,7 +92,7 @@ def test_an_explicit_start_outside_the_log_is_a_loss() -> None:
     [("payments", "refunds"), TopicPattern("pay.*|ref.*"), frozenset({P0, TopicPartition("refunds", 0)})],
 )
 def test_several_topics_share_one_barrier(topics: object) -> None:
-    house = House(sourced(topics=topics))
+    house = BankPipeline(sourced(topics=topics))
     house.log.create("refunds")
     house.send(2)
     house.send(1, TopicPartition("refunds", 0))
@@ -103,7 +103,7 @@ def test_several_topics_share_one_barrier(topics: object) -> None:
 
 
 def test_max_records_caps_each_partition_and_the_interval_is_not_covered() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(5)
     house.send(1, P1)
     plan = house.plan(replace(ASK, max_records=2, interval_end=at(50)))
@@ -113,18 +113,18 @@ def test_max_records_caps_each_partition_and_the_interval_is_not_covered() -> No
 
 
 def test_max_records_that_cut_nothing_cover_the_interval() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(2)
     assert house.plan(replace(ASK, max_records=2, interval_end=at(50))).covers
 
 
 def test_max_records_below_one_is_refused() -> None:
     with pytest.raises(UsageError, match="max_records=0"):
-        House().plan(replace(ASK, max_records=0))
+        BankPipeline().plan(replace(ASK, max_records=0))
 
 
 def test_until_the_interval_end_a_range_stops_before_the_first_record_that_reaches_it() -> None:
-    house = House()
+    house = BankPipeline()
     for when in (10, 60, 20, 70):  # 20 is late: it falls into the next range
         house.send(1, timestamp_ms=when)
     until = replace(ASK, until_interval_end=True, interval_start=at(0), interval_end=at(50))
@@ -136,7 +136,7 @@ def test_until_the_interval_end_a_range_stops_before_the_first_record_that_reach
 
 
 def test_an_interval_cap_below_the_start_is_an_empty_range() -> None:
-    house = House()
+    house = BankPipeline()
     for when in (10, 60, 20):
         house.send(1, timestamp_ms=when)
     house.complete()
@@ -145,14 +145,14 @@ def test_an_interval_cap_below_the_start_is_an_empty_range() -> None:
 
 
 def test_an_open_transaction_delays_the_end() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(5)
     house.log.hold_stable_end(P0, 2)
     assert house.plan().ranges[P0] == OffsetRange(0, 2)
 
 
 def test_a_tighter_isolation_level_is_no_loss() -> None:
-    house = House(sourced(isolation="read_uncommitted"))
+    house = BankPipeline(sourced(isolation="read_uncommitted"))
     house.send(5)
     house.log.hold_stable_end(P0, 2)
     house.complete()
@@ -161,7 +161,7 @@ def test_a_tighter_isolation_level_is_no_loss() -> None:
 
 
 def test_new_partitions_start_at_earliest() -> None:
-    house = House()
+    house = BankPipeline()
     house.complete()
     house.log.add_partitions("payments")
     added = TopicPartition("payments", 2)
@@ -171,7 +171,7 @@ def test_new_partitions_start_at_earliest() -> None:
 
 
 def test_a_topic_that_the_source_drops_keeps_its_place() -> None:
-    house = House(sourced(topics=("payments", "refunds")))
+    house = BankPipeline(sourced(topics=("payments", "refunds")))
     house.log.create("refunds")
     refunds = TopicPartition("refunds", 0)
     house.send(2, refunds)
@@ -185,11 +185,11 @@ def test_a_topic_that_the_source_drops_keeps_its_place() -> None:
 
 def test_an_unknown_topic_of_a_first_plan_is_not_found() -> None:
     with pytest.raises(NotFoundError, match="nowhere"):
-        House(sourced(topics="nowhere")).plan()
+        BankPipeline(sourced(topics="nowhere")).plan()
 
 
-def _after_a_checkpoint_of_three() -> House:
-    house = House()
+def _after_a_checkpoint_of_three() -> BankPipeline:
+    house = BankPipeline()
     house.send(3)
     house.complete()
     return house
@@ -259,7 +259,7 @@ def test_a_deleted_topic_is_never_an_empty_success(request_: PlanRequest) -> Non
 
 
 def test_logical_time_is_the_interval_end_or_the_clock_and_never_goes_back() -> None:
-    house = House()
+    house = BankPipeline()
     assert house.complete(replace(ASK, interval_end=at(5_000_000))).plan.logical_time_ms == 5_000_000
     assert house.complete().plan.logical_time_ms == 5_000_000
     house.clock.advance(int(timedelta(days=1).total_seconds() * 1000))
@@ -271,7 +271,7 @@ FUTURE = 30 * 365 * DAY_MS
 
 
 def test_a_record_from_the_future_ends_no_range() -> None:
-    house = House()
+    house = BankPipeline()
     for when in (10, FUTURE, 20, FUTURE, 60, 30):
         house.send(1, timestamp_ms=when)
     plan = house.complete(replace(ASK, until_interval_end=True, interval_end=at(50))).plan
@@ -286,7 +286,7 @@ def test_a_record_from_the_future_ends_no_range() -> None:
 
 
 def test_of_an_interval_long_past_what_came_since_is_not_from_the_future() -> None:
-    house = House()
+    house = BankPipeline()
     house.clock.ms = 400 * DAY_MS
     house.send(1, timestamp_ms=300 * DAY_MS)
     asked = replace(ASK, until_interval_end=True, interval_end=at(DAY_MS))
@@ -294,7 +294,7 @@ def test_of_an_interval_long_past_what_came_since_is_not_from_the_future() -> No
 
 
 def test_behind_a_record_from_the_future_no_more_is_looked_at_than_the_plan_takes() -> None:
-    house = House()
+    house = BankPipeline()
     for when in (FUTURE, 10, 20, 60):
         house.send(1, timestamp_ms=when)
     asked = replace(ASK, until_interval_end=True, interval_end=at(50), max_records=2)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, P0, PIPELINE, Account, House
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -21,7 +21,7 @@ class Died(BaseException):
     """The process is gone."""
 
 
-def dying(house: House, step: str, moment: str) -> Recovery:
+def dying(house: BankPipeline, step: str, moment: str) -> Recovery:
     """A recovery that dies at a crash point."""
 
     def crash(at: str, when: str) -> None:
@@ -31,7 +31,7 @@ def dying(house: House, step: str, moment: str) -> Recovery:
     return Recovery(coordinator=replace(house.coordinator, listener=crash))
 
 
-def three(house: House) -> list[Checkpoint]:
+def three(house: BankPipeline) -> list[Checkpoint]:
     """Three checkpoints of one record each."""
     made = []
     for _ in range(3):
@@ -40,14 +40,14 @@ def three(house: House) -> list[Checkpoint]:
     return made
 
 
-def held(house: House, checkpoint: Checkpoint) -> dict:
+def held(house: BankPipeline, checkpoint: Checkpoint) -> dict:
     """The state of a checkpoint as a reader sees it."""
     compute = MemoryCompute(pipeline=checkpoint and house.pipeline, log=house.log, tables=house.tables)
     return {key[0]: row["payments"] for key, row in compute.resolve(checkpoint, "accounts").items()}
 
 
 def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repeated() -> None:
-    house = House()
+    house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
     with pytest.raises(Died):
         dying(house, "genesis", "after").fork(first, "beside")
@@ -61,7 +61,7 @@ def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repea
 
 
 def test_a_restore_makes_a_new_timeline_live_and_names_what_it_leaves() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     done = house.recovery.restore(Beginning(checkpoint=made[0]))
     assert isinstance(done, Restored)
@@ -76,7 +76,7 @@ def test_a_restore_makes_a_new_timeline_live_and_names_what_it_leaves() -> None:
 @pytest.mark.parametrize("request_id", ["", "r1"])
 @pytest.mark.parametrize(("step", "moment"), [("genesis", "after"), ("closing", "before"), ("closing", "after")])
 def test_a_restore_that_died_is_finished_by_the_same_request(step: str, moment: str, request_id: str) -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     asked = Beginning(checkpoint=made[1])
     with pytest.raises(Died):
@@ -92,7 +92,7 @@ def test_a_restore_that_died_is_finished_by_the_same_request(step: str, moment: 
 
 
 def test_a_request_with_an_id_is_carried_out_once_whatever_came_after() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     first = house.recovery.restore(Beginning(checkpoint=made[0]), "r1")
     house.recovery.restore(Beginning(checkpoint=made[1]), "r2")
@@ -105,7 +105,7 @@ def test_a_request_with_an_id_is_carried_out_once_whatever_came_after() -> None:
 
 
 def test_a_checkpoint_that_wins_the_slot_stays_on_the_old_timeline() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     won: list[Checkpoint] = []
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_that_wins_the_slot_stays_on_the_old_timeline() -> None:
 
 
 def test_of_two_restores_at_once_the_later_learns_that_it_was_superseded() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
 
     def crash(step: str, moment: str) -> None:
@@ -136,7 +136,7 @@ def test_of_two_restores_at_once_the_later_learns_that_it_was_superseded() -> No
 
 
 def test_a_sealed_attempt_that_loses_its_slot_to_a_restore_is_void() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     house.send(1)
     plan = house.plan()
@@ -147,7 +147,7 @@ def test_a_sealed_attempt_that_loses_its_slot_to_a_restore_is_void() -> None:
 
 
 def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     for name in ("one", "two"):
         assert house.recovery.fork(Beginning(checkpoint=made[0]), name).won
@@ -167,13 +167,13 @@ def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
 
 @pytest.mark.parametrize("name", ["t7", "t1", "../x", "a b", ""])
 def test_names_of_forks_are_on_the_allow_list_and_leave_those_of_restores_free(name: str) -> None:
-    house = House()
+    house = BankPipeline()
     with pytest.raises(NameRefusedError):
         house.recovery.fork(Beginning(checkpoint=three(house)[0]), name)
 
 
 def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     other = replace(PIPELINE, operators=[Fold("people", key_by="account", state=Account)])
     recovery = Recovery(coordinator=house.coordinator, pipeline=other)
@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
 
 
 def test_files_that_are_gone_are_told_before_anything_is_written() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     house.tables.files.clear()
     with pytest.raises(CorruptObjectError, match="chk-1 cannot be restored: files of accounts are gone"):

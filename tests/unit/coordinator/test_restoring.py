@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 from rich.console import Console
 
-from tests.support.bank import ASK, P0, PIPELINE, House, at
+from tests.support.bank import ASK, P0, PIPELINE, BankPipeline, at
 from tests.support.memory import Payment
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
@@ -45,21 +45,21 @@ def tell(key: str, payments: Iterator[Payment], count: Count) -> Iterator[Seen]:
         yield Seen(key, count.payments)
 
 
-def telling(sink: DeltaSink | KafkaSink) -> House:
+def telling(sink: DeltaSink | KafkaSink) -> BankPipeline:
     """A pipeline that emits to a sink."""
     teller = Process("teller", key_by="account", state=Count, function=tell, emits=Seen, sink=sink)
-    house = House(pipeline=replace(PIPELINE, operators=[teller]))
+    house = BankPipeline(pipeline=replace(PIPELINE, operators=[teller]))
     house.log.create("out", 1)
     return house
 
 
-def plan(house: House, **asked) -> RestorePlan:
+def plan(house: BankPipeline, **asked) -> RestorePlan:
     """The dry run of a restore."""
     recovery = Recovery(coordinator=house.coordinator, pipeline=house.pipeline)
     return plan_restore(recovery, RestoreRequest(**asked).beginning(house.coordinator), house.pipeline)
 
 
-def restored(house: House, **asked) -> Restored:
+def restored(house: BankPipeline, **asked) -> Restored:
     """A restore."""
     request = RestoreRequest(**asked)
     recovery = Recovery(coordinator=house.coordinator, pipeline=house.pipeline)
@@ -68,13 +68,13 @@ def restored(house: House, **asked) -> Restored:
     return done
 
 
-def rows(house: House, checkpoint: Checkpoint) -> list[tuple[int, int]]:
+def rows(house: BankPipeline, checkpoint: Checkpoint) -> list[tuple[int, int]]:
     """Offset and count of every row of the sink as of a checkpoint."""
     table = checkpoint.sinks["teller"]
     return sorted((r["_offset"], r["so_far"]) for r in house.tables.rows(table.handle))
 
 
-def sent(house: House) -> list[int]:
+def sent(house: BankPipeline) -> list[int]:
     """Offsets of the records that the next delivery answers."""
     found = []
     for due in undelivered(house.coordinator):
@@ -84,7 +84,7 @@ def sent(house: House) -> list[int]:
 
 
 def test_a_dry_run_says_what_is_left_and_read_again_and_writes_nothing() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     before = dict(house.store.objects)
     found = plan(house, checkpoint=1)
@@ -96,7 +96,7 @@ def test_a_dry_run_says_what_is_left_and_read_again_and_writes_nothing() -> None
 
 
 def test_what_kafka_has_lost_is_told_with_the_exact_gap() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     house.log.trim(P0, 2)
     found = plan(house, checkpoint=1)
@@ -107,7 +107,7 @@ def test_what_kafka_has_lost_is_told_with_the_exact_gap() -> None:
 
 
 def test_a_time_means_the_newest_checkpoint_of_the_live_timeline_that_is_not_after_it() -> None:
-    house = House()
+    house = BankPipeline()
     for end in (2_000_000, 3_000_000):
         house.complete(replace(ASK, interval_end=at(end)))
     assert [plan(house, as_of_ms=ms).checkpoint.id for ms in (2_000_000, 2_999_999, 3_000_000)] == [1, 1, 2]
@@ -203,7 +203,7 @@ def test_a_promote_sends_what_was_not_sent_and_only_when_it_is_asked() -> None:
 
 
 def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     done = restored(house, savepoint="sp", claim=True)
@@ -218,7 +218,7 @@ def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
 
 
 def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     asked = RestoreRequest(savepoint="sp", claim=True)
@@ -230,7 +230,7 @@ def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() 
 
 
 def test_a_savepoint_without_a_claim_stays() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     for n in (2, 3):
@@ -243,7 +243,7 @@ def test_a_savepoint_without_a_claim_stays() -> None:
 
 
 def test_what_is_about_to_be_deleted_is_not_begun_with() -> None:
-    house = House()
+    house = BankPipeline()
     three(house)
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     asked = RestoreRequest(savepoint="sp").beginning(house.coordinator)
@@ -254,7 +254,7 @@ def test_what_is_about_to_be_deleted_is_not_begun_with() -> None:
 
 
 def test_the_tree_of_timelines_is_read_from_their_ends() -> None:
-    house = House()
+    house = BankPipeline()
     made = three(house)
     house.recovery.fork(RestoreRequest(checkpoint=1).beginning(house.coordinator), "fix")
     restored(house, checkpoint=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import DataLostError
@@ -11,7 +11,7 @@ from tidemark.testing.twin.memory import MemoryCompute
 
 @pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])
 def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -> None:
-    house = House()
+    house = BankPipeline()
     house.send(3)
     plan = house.plan()
 

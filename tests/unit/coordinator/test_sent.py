@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bank import ASK, P0, P1, PIPELINE, House
+from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
@@ -38,14 +38,14 @@ AT_ONCE = KafkaSink("seen", topic="out", guarantee="at_least_once")
 LOSSY = PlanRequest(origin="test", accept_loss=True)
 
 
-def kafka() -> House:
+def kafka() -> BankPipeline:
     """Three checkpoints of a pipeline with an outbox: offsets 0, 1 and 2."""
     house = telling(OUTBOX)
     three(house)
     return house
 
 
-def declare(house: House, sink: DeltaSink | KafkaSink | None) -> None:
+def declare(house: BankPipeline, sink: DeltaSink | KafkaSink | None) -> None:
     """The author changes the sink."""
     (teller,) = house.pipeline.operators
     assert isinstance(teller, Process)
@@ -53,7 +53,7 @@ def declare(house: House, sink: DeltaSink | KafkaSink | None) -> None:
     house.pipeline = replace(house.pipeline, operators=changed)
 
 
-def deliver(house: House, count: int | None = None) -> list[int]:
+def deliver(house: BankPipeline, count: int | None = None) -> list[int]:
     """Sends what is due, or the first of it; returns the offsets."""
     found: list[int] = []
     for due in undelivered(house.coordinator)[:count]:
@@ -65,18 +65,18 @@ def deliver(house: House, count: int | None = None) -> list[int]:
     return found
 
 
-def recreate(house: House, count: int) -> None:
+def recreate(house: BankPipeline, count: int) -> None:
     """The topic is deleted and made again, with some records."""
     house.log.create("payments", 2)
     house.send(count)
 
 
-def promote(house: House, name: str = "fix", **asked: bool) -> None:
+def promote(house: BankPipeline, name: str = "fix", **asked: bool) -> None:
     """A fork becomes live."""
     assert getattr(house.promotion.promote(name, **asked), "won", False)
 
 
-def sending(house: House) -> list[int]:
+def sending(house: BankPipeline) -> list[int]:
     """Attempts send from now on; the list is of the offsets that they have sent."""
     sender, offsets = MemorySender(), list[int]()
 
@@ -99,7 +99,7 @@ def sending(house: House) -> list[int]:
     return offsets
 
 
-def sweep(house: House) -> None:
+def sweep(house: BankPipeline) -> None:
     """Lets go all but the newest checkpoint."""
     files = MemoryTableFiles(house.tables)
     Sweeper(coordinator=house.coordinator, files=files, rule=Retention.keep_last(1), grace_ms=0).sweep()
@@ -127,7 +127,7 @@ def test_an_outbox_sends_the_rows_of_a_recreated_topic_after_a_promote() -> None
 
 
 def test_an_erasure_blocks_nothing_of_a_recreated_topic() -> None:
-    house = House()
+    house = BankPipeline()
     house.send(6, account="ann")
     house.complete()
     asked = ErasureRequest(uid="accounts", key=("ann",), texts=("ann",), owner="test")
@@ -480,7 +480,7 @@ LATER = {
 """Fields that 0.1 did not write, by kind of object."""
 
 
-def as_of_0_1(house: House, **written: object) -> None:
+def as_of_0_1(house: BankPipeline, **written: object) -> None:
     """Takes the later fields out of all objects; `written` is what 0.1 wrote in their place, by kind."""
     for key, raw in house.store.objects.items():
         found = json.loads(raw) if key.endswith(".json") else {"kind": "text"}

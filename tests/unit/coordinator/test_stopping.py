@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.bank import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -24,9 +24,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def house() -> House:
+def house() -> BankPipeline:
     """Two checkpoints, and three records that wait."""
-    made = House()
+    made = BankPipeline()
     for _ in range(2):
         made.send(1)
         made.complete()
@@ -38,7 +38,7 @@ def asked(name: str = "sp", *, drained: bool = False) -> SavepointRequest:
     return SavepointRequest(name=name, owner="ann", origin="x", drained=drained)
 
 
-def stop(house: House, request: SavepointRequest | None = None, crash: StepListener | None = None) -> Stopped:
+def stop(house: BankPipeline, request: SavepointRequest | None = None, crash: StepListener | None = None) -> Stopped:
     coordinator = house.coordinator if crash is None else replace(house.coordinator, listener=crash)
     return Stopping(coordinator).stop_with_savepoint(request or asked(), "maintenance", house.complete)
 
@@ -57,17 +57,17 @@ def die() -> None:
     raise Killed
 
 
-def stop_records(house: House) -> list[str]:
+def stop_records(house: BankPipeline) -> list[str]:
     found = (house.coordinator.objects.read(StopRecord, key) for key in house.store.list("stops/"))
     return [record.why for record in found if record is not None]
 
 
-def runs_on(house: House) -> bool:
+def runs_on(house: BankPipeline) -> bool:
     """Whether a plan is made; it is executed, so that the pipeline has moved."""
     return bool(house.loop.run_once(ASK).checkpoints)
 
 
-def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) -> None:
+def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: BankPipeline) -> None:
     done = stop(house)
     assert done.savepoint is not None
     assert (done.savepoint.name, done.savepoint.checkpoint, done.savepoint.drained) == ("sp", 3, False)
@@ -83,7 +83,7 @@ def test_the_last_checkpoint_is_pinned_and_then_no_plan_is_made(house: House) ->
     assert house.savepoints.needed_by("sp") == ("the pipeline, which is stopped with it",)
 
 
-def test_resumed_it_goes_on_from_its_newest_checkpoint_and_loses_nothing(house: House) -> None:
+def test_resumed_it_goes_on_from_its_newest_checkpoint_and_loses_nothing(house: BankPipeline) -> None:
     stop(house)
     house.send(2)
     assert Stopping(house.coordinator).resume("enough") is not None
@@ -94,7 +94,7 @@ def test_resumed_it_goes_on_from_its_newest_checkpoint_and_loses_nothing(house: 
 
 @pytest.mark.parametrize("place", STEPS)
 def test_a_stop_that_dies_anywhere_leaves_the_pipeline_running_and_is_repaired_by_repeating_it(
-    house: House, place: tuple[str, str]
+    house: BankPipeline, place: tuple[str, str]
 ) -> None:
     with pytest.raises(Killed):
         stop(house, crash=at(place, die))
@@ -110,13 +110,15 @@ def test_a_stop_that_dies_anywhere_leaves_the_pipeline_running_and_is_repaired_b
 
 
 @pytest.mark.parametrize("place", [p for p in STEPS if p != ("stop", "after")])
-def test_after_a_stop_that_died_before_its_record_any_run_goes_on(house: House, place: tuple[str, str]) -> None:
+def test_after_a_stop_that_died_before_its_record_any_run_goes_on(house: BankPipeline, place: tuple[str, str]) -> None:
     with pytest.raises(Killed):
         stop(house, crash=at(place, die))
     assert runs_on(house)
 
 
-def test_a_pin_of_a_stop_that_died_is_not_the_last_checkpoint_once_the_pipeline_has_gone_on(house: House) -> None:
+def test_a_pin_of_a_stop_that_died_is_not_the_last_checkpoint_once_the_pipeline_has_gone_on(
+    house: BankPipeline,
+) -> None:
     with pytest.raises(Killed):
         stop(house, crash=at(("savepoint", "after"), die))
     house.complete()
@@ -136,7 +138,9 @@ def test_a_pin_of_a_stop_that_died_is_not_the_last_checkpoint_once_the_pipeline_
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(house: House, error: Exception) -> None:
+def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(
+    house: BankPipeline, error: Exception
+) -> None:
     def fail() -> Checkpoint:
         raise error
 
@@ -148,7 +152,7 @@ def test_a_last_checkpoint_that_fails_leaves_the_pipeline_running_and_says_so(ho
 
 
 @pytest.mark.parametrize("refused", ["savepoints/", "stops/"])
-def test_a_store_that_refuses_leaves_the_pipeline_running_and_says_so(house: House, refused: str) -> None:
+def test_a_store_that_refuses_leaves_the_pipeline_running_and_says_so(house: BankPipeline, refused: str) -> None:
     faulty = FaultyStore(
         house.store, lambda call, key: Fault.REFUSED if call == "put" and key.startswith(refused) else None
     )
@@ -159,7 +163,7 @@ def test_a_store_that_refuses_leaves_the_pipeline_running_and_says_so(house: Hou
     assert runs_on(house)
 
 
-def test_a_store_that_went_away_is_not_said_to_have_left_the_pipeline_running(house: House) -> None:
+def test_a_store_that_went_away_is_not_said_to_have_left_the_pipeline_running(house: BankPipeline) -> None:
     gone = list[bool]()
     faulty = FaultyStore(house.store, lambda call, key: Fault.REFUSED if gone and key.startswith("stops/") else None)
     coordinator = replace(house.coordinator, store=faulty, listener=at(("stop", "before"), lambda: gone.append(True)))
@@ -168,7 +172,7 @@ def test_a_store_that_went_away_is_not_said_to_have_left_the_pipeline_running(ho
     assert "not known" in caught.value.safe
 
 
-def test_a_lost_reply_of_the_stop_record_is_settled_by_reading_back(house: House) -> None:
+def test_a_lost_reply_of_the_stop_record_is_settled_by_reading_back(house: BankPipeline) -> None:
     faulty = FaultyStore(
         house.store, lambda call, key: Fault.LOST_REPLY if call == "put" and key.startswith("stops/") else None
     )
@@ -177,7 +181,7 @@ def test_a_lost_reply_of_the_stop_record_is_settled_by_reading_back(house: House
     assert len(house.store.list("stops/")) == 1
 
 
-def test_a_checkpoint_that_is_about_to_be_deleted_stops_nothing(house: House) -> None:
+def test_a_checkpoint_that_is_about_to_be_deleted_stops_nothing(house: BankPipeline) -> None:
     def doom() -> None:
         house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-3", "x")
 
@@ -187,7 +191,7 @@ def test_a_checkpoint_that_is_about_to_be_deleted_stops_nothing(house: House) ->
     assert house.store.list("stops/") == []
 
 
-def test_a_taken_name_is_found_before_a_checkpoint_is_made(house: House) -> None:
+def test_a_taken_name_is_found_before_a_checkpoint_is_made(house: BankPipeline) -> None:
     house.savepoints.create(SavepointRequest(name="sp", owner="bob", origin="y"))
     with pytest.raises(ConflictError, match="pins chk-2"):
         stop(house)
@@ -198,7 +202,7 @@ def test_a_taken_name_is_found_before_a_checkpoint_is_made(house: House) -> None
     assert runs_on(house)
 
 
-def test_a_plan_that_was_made_just_before_the_stop_may_end_and_is_told(house: House) -> None:
+def test_a_plan_that_was_made_just_before_the_stop_may_end_and_is_told(house: BankPipeline) -> None:
     def overtake() -> None:
         house.send(1)
         house.plan()
@@ -211,7 +215,7 @@ def test_a_plan_that_was_made_just_before_the_stop_may_end_and_is_told(house: Ho
     assert (told.in_progress, told.followed_by) == (None, "chk-4"), "the savepoint is not the last checkpoint"
 
 
-def test_stopping_twice_changes_nothing_and_another_name_is_refused(house: House) -> None:
+def test_stopping_twice_changes_nothing_and_another_name_is_refused(house: BankPipeline) -> None:
     first = stop(house)
     assert stop(house).record == first.record
     with pytest.raises(ConflictError, match="stopped already, with savepoint sp") as caught:
@@ -221,7 +225,7 @@ def test_stopping_twice_changes_nothing_and_another_name_is_refused(house: House
     assert Stopping(house.coordinator).stop("once more").record == first.record
 
 
-def test_a_stop_without_a_savepoint_makes_no_checkpoint(house: House) -> None:
+def test_a_stop_without_a_savepoint_makes_no_checkpoint(house: BankPipeline) -> None:
     done = Stopping(house.coordinator).stop("now")
     assert (done.savepoint, done.record.savepoint, done.followed_by) == (None, None, None)
     assert next(house.coordinator.checkpoints()).id == 2
@@ -231,7 +235,7 @@ def test_a_stop_without_a_savepoint_makes_no_checkpoint(house: House) -> None:
     assert house.savepoints.create(SavepointRequest(name="later", owner="ann", origin="z")).checkpoint == 2
 
 
-def test_what_was_drained_goes_on_only_when_it_is_forced(house: House) -> None:
+def test_what_was_drained_goes_on_only_when_it_is_forced(house: BankPipeline) -> None:
     done = stop(house, asked(drained=True))
     assert done.savepoint is not None
     assert (done.savepoint.drained, done.record.drained) == (True, True)
@@ -243,7 +247,7 @@ def test_what_was_drained_goes_on_only_when_it_is_forced(house: House) -> None:
     assert runs_on(house)
 
 
-def test_a_drain_does_not_take_over_the_pin_of_a_stop_that_died(house: House) -> None:
+def test_a_drain_does_not_take_over_the_pin_of_a_stop_that_died(house: BankPipeline) -> None:
     with pytest.raises(Killed):
         stop(house, crash=at(("savepoint", "after"), die))
     with pytest.raises(ConflictError, match="pins chk-3"):
@@ -251,7 +255,7 @@ def test_a_drain_does_not_take_over_the_pin_of_a_stop_that_died(house: House) ->
     assert house.store.list("stops/") == []
 
 
-def test_of_two_who_stop_at_the_same_moment_one_is_told_of_the_other(house: House) -> None:
+def test_of_two_who_stop_at_the_same_moment_one_is_told_of_the_other(house: BankPipeline) -> None:
     class Overtaken(MemoryStore):
         """Somebody else stops between our look and our put."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.support.bank import House
+from tests.support.bank import BankPipeline
 from tests.support.memory import Unfenced
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.model.checkpoint import object_keys as keys
@@ -40,7 +40,7 @@ class NamedTables(MemoryTables):
 class Story:
     """Checkpoints and compactions, and which files the newest two manifests hold."""
 
-    house: House = field(default_factory=lambda: House(tables=NamedTables()))
+    house: BankPipeline = field(default_factory=lambda: BankPipeline(tables=NamedTables()))
     made: list[Checkpoint] = field(default_factory=list)
 
     def checkpoint(self, accounts: tuple[str, ...]) -> Checkpoint:

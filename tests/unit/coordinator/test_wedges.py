@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.bank import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tidemark.coordinator.records.states import Refused
 from tidemark.errors import StoreError
 
@@ -13,7 +13,7 @@ DAY = 86_400_000
 MINUTE = 60_000
 
 
-def compacted(house: House) -> str:
+def compacted(house: BankPipeline) -> str:
     """A checkpoint whose state was compacted as the product names it; the key of the record."""
     house.send(1)
     made = house.complete()
@@ -22,7 +22,7 @@ def compacted(house: House) -> str:
 
 
 def test_a_damaged_record_of_a_compaction_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    house = House()
+    house = BankPipeline()
     first = compacted(house)
     house.send(1)
     assert house.complete().plan.adopted, "it was adopted"
@@ -42,7 +42,7 @@ def test_a_damaged_record_of_a_compaction_is_passed_over(caplog: pytest.LogCaptu
 def test_a_damaged_table_of_a_compaction_is_passed_over(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = House()
+    house = BankPipeline()
     compacted(house)
 
     def damaged(handle: object) -> bool:
@@ -61,7 +61,7 @@ def test_a_damaged_table_of_a_compaction_is_passed_over(
 def test_a_plan_reads_no_record_of_a_compaction_that_is_older_than_what_is_adopted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    house, read = House(), list[str]()
+    house, read = BankPipeline(), list[str]()
     for _ in range(6):
         compacted(house)
     house.send(1)
@@ -72,7 +72,7 @@ def test_a_plan_reads_no_record_of_a_compaction_that_is_older_than_what_is_adopt
 
 
 def test_a_clock_that_was_ahead_once_makes_nobody_wait_longer_than_the_pause() -> None:
-    house = House(pipeline=replace(PIPELINE, min_pause=timedelta(minutes=1)))
+    house = BankPipeline(pipeline=replace(PIPELINE, min_pause=timedelta(minutes=1)))
     house.clock.ms = 130 * DAY
     house.send(1)
     house.complete()

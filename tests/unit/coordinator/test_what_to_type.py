@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bank import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
@@ -25,12 +25,12 @@ def asked(name: str = "sp", **more: object) -> SavepointRequest:
     return SavepointRequest(name=name, owner="ann", origin="o", **more)
 
 
-def pin_nothing(house: House) -> None:
-    empty = House()
+def pin_nothing(house: BankPipeline) -> None:
+    empty = BankPipeline()
     empty.savepoints.create(asked())
 
 
-def overtaken(house: House) -> None:
+def overtaken(house: BankPipeline) -> None:
     house.savepoints.create(asked())
 
     class Racing(type(house.store)):
@@ -45,22 +45,22 @@ def overtaken(house: House) -> None:
     replace(house.savepoints, coordinator=slow).change("sp", SavepointChange(note="theirs"))
 
 
-def stop_again(house: House) -> None:
+def stop_again(house: BankPipeline) -> None:
     Stopping(house.coordinator).stop("maintenance")
     Stopping(house.coordinator).stop_with_savepoint(asked(), "again", house.complete)
 
 
-def resume_drained(house: House) -> None:
+def resume_drained(house: BankPipeline) -> None:
     Stopping(house.coordinator).stop_with_savepoint(asked(drained=True), "the end", house.complete)
     Stopping(house.coordinator).resume("after all")
 
 
-def pin_doomed(house: House) -> None:
+def pin_doomed(house: BankPipeline) -> None:
     house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "retention")
     house.savepoints.create(asked(checkpoint=1))
 
 
-def fenced(house: House) -> None:
+def fenced(house: BankPipeline) -> None:
     house.send(1)
     plan = house.plan()
     first = house.coordinator.begin(plan)
@@ -69,12 +69,12 @@ def fenced(house: House) -> None:
     first.check()
 
 
-def repeat_another_line(house: House) -> None:
+def repeat_another_line(house: BankPipeline) -> None:
     house.recovery.fork(RestoreRequest(checkpoint=2).beginning(house.coordinator), "later")
     remaining(house.coordinator.timelines, ReplayProgress.of(house.coordinator.head("later")), 1)
 
 
-CASES: list[tuple[Callable[[House], object], str]] = [
+CASES: list[tuple[Callable[[BankPipeline], object], str]] = [
     (pin_nothing, "tidemark run bank"),
     (overtaken, "tidemark savepoint show bank sp"),
     (stop_again, "tidemark savepoint create bank NAME"),
@@ -93,8 +93,8 @@ CASES: list[tuple[Callable[[House], object], str]] = [
 @pytest.mark.parametrize(
     ("do", "command"), CASES, ids=lambda given: given if isinstance(given, str) else given.__name__
 )
-def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], object], command: str) -> None:
-    house = House()
+def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[BankPipeline], object], command: str) -> None:
+    house = BankPipeline()
     for _ in range(2):
         house.send(1)
         house.complete()
@@ -104,7 +104,7 @@ def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], objec
 
 
 def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
-    house = House()
+    house = BankPipeline()
     Stopping(house.coordinator).stop("maintenance")
     ended = house.loop.run_once(ASK).ended
     assert ended is not None

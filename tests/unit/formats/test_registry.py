@@ -117,7 +117,7 @@ def test_json_is_pinned_by_nothing_and_its_fingerprint_is_that_of_0_1() -> None:
 
 def test_a_format_is_part_of_the_fingerprint() -> None:
     @dataclass(frozen=True)
-    class Line:
+    class TextLine:
         """One text."""
 
         text: str
@@ -128,7 +128,7 @@ def test_a_format_is_part_of_the_fingerprint() -> None:
         n: int = state.count()
 
     def made(of: formats.RecordFormat) -> Pipeline:
-        source = KafkaSource("lines", Line, format=of)
+        source = KafkaSource("lines", TextLine, format=of)
         return Pipeline(name="lines", source=source, operators=[Fold("lines", key_by="text", state=Lines)])
 
     assert made(formats.Json()).fingerprint != made(formats.Text()).fingerprint

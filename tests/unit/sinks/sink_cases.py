@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from tests.process.test_deliveries import DAY, Alert, Last, Tick, alert
-from tests.process.test_sending import World
+from tests.process.test_sending import SendingPipeline
 from tidemark import KafkaSource, Pipeline, Process
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.plans.sent_offsets import Undelivered
@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class SinkLine(World):
+class SinkPipeline(SendingPipeline):
     """A line of checkpoints with one sink, and whatever that writes to.
 
     Attributes:
@@ -128,7 +128,7 @@ def kill() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class SinkCase:
     """One way to declare a sink.
 
     Attributes:
@@ -137,25 +137,25 @@ class Case:
     """
 
     sink: Sink
-    arrived: Callable[[SinkLine], Arrived]
+    arrived: Callable[[SinkPipeline], Arrived]
 
     @property
     def name(self) -> str:
         """For the test's id."""
         return self.sink.kind
 
-    def line(self) -> SinkLine:
+    def line(self) -> SinkPipeline:
         """A fresh line."""
         process = Process("alerts", key_by="who", state=Last, function=alert, emits=Alert, sink=self.sink)
-        return SinkLine(Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process]))
+        return SinkPipeline(Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process]))
 
 
-def all_cases() -> list[Case]:
+def all_cases() -> list[SinkCase]:
     """`CASES` of every `test_<module>.py`."""
     return [case for name in MODULES for case in import_module(f"tests.unit.sinks.test_{name}").CASES]
 
 
-def walk(line: SinkLine, chance: random.Random) -> None:
+def walk(line: SinkPipeline, chance: random.Random) -> None:
     """Checkpoints with kills, and deliveries with kills; at last everything is written."""
     for _ in range(chance.randrange(1, 5)):
         line.send(*(chance.choice("abc") for _ in range(chance.randrange(1, 4))))
