@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.java_options import ONE_COMPILER
 from tests.support.prerequisites import check
 
 if TYPE_CHECKING:
@@ -66,12 +67,6 @@ def topic(topics: "Topics") -> str:
 def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]":
     """`produce(topic, records)`: sends values, or `Sent`s, and waits for their acknowledgement."""
     return topics.produce
-
-
-ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For a Spark that tests share: a third of its processor time went into the second compiler, and into what waited for
-it in slow code that counts. With one compiler alone the cache of code is small, and a sweeper is busy in it throughout.
-Everything else, the collector as well, is what users have."""
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from random import Random
 
 from tests.deliveries.delivery_oracle import At, DeliveryOracle, Erased, Key, Made, Record
 from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, DeliveryPipeline
+from tests.support.crashes import CrashAt, Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.deliveries import delivered, is_live, undelivered
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -33,23 +34,6 @@ from tidemark.ports import PlanRequest
 from tidemark.sinks.sink import Services
 
 KINDS = ("kafka", "kafka", "topic", "delta")
-
-
-class Died(BaseException):
-    """The process is gone."""
-
-
-class CrashAfter:
-    """Dies at the nth crash point; None = never."""
-
-    def __init__(self, nth: int | None) -> None:
-        self.left = nth
-
-    def __call__(self, step: str, moment: str) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                raise Died
 
 
 class DeliveryWalk:
@@ -151,7 +135,7 @@ class DeliveryWalk:
         """A checkpoint on the live timeline, or on a fork; it may die at any of its steps, or the broker may."""
         rng = self.rng
         name = timeline or rng.choice([self.oracle.live] * 3 + self._open())
-        crash = CrashAfter(rng.choice((None, None, None, rng.randrange(1, 70))))
+        crash = CrashAt(rng.choice((None, None, None, rng.randrange(1, 70))))
         broker = Broker(self._attempt, accepts=rng.choice((None, None, None, rng.randrange(4))))
         at_most, accept = rng.choice((None, None, 1, 2)), rng.random() < 0.5
         for _ in range(6):
@@ -161,12 +145,12 @@ class DeliveryWalk:
                 break
             except DataLostError:
                 accept = True
-            except (Died, BrokerError) as error:
+            except (Killed, BrokerError) as error:
                 self.note(f"  {name} {type(error).__name__}")
                 break
         self.sync()
 
-    def _line(self, name: str, crash: CrashAfter, broker: Broker) -> CheckpointLoop:
+    def _line(self, name: str, crash: CrashAt, broker: Broker) -> CheckpointLoop:
         return CheckpointLoop(
             coordinator=self._coordinator(crash),
             pipeline=self.world.pipeline,
@@ -287,9 +271,9 @@ class DeliveryWalk:
         self.note(f"  to chk-{to.id}, back={back}: {dict(plan.sinks)}")
         request = f"r{self._next()}"
         if rng.random() < 0.25:
-            point = CrashAfter(rng.choice((2, 3)))
+            point = CrashAt(rng.choice((2, 3)))
             dying = Recovery(coordinator=self._coordinator(point), pipeline=self.world.pipeline)
-            with suppress(Died):
+            with suppress(Killed):
                 dying.restore(beginning, request)
             self.note("  died")
             if rng.random() < 0.4:
@@ -351,10 +335,10 @@ class DeliveryWalk:
         if rng.random() < 0.5:
             self.advance(name)
             self.sync()
-        crash = CrashAfter(rng.choice((None, None, None, 2, 4)))
+        crash = CrashAt(rng.choice((None, None, None, 2, 4)))
         try:
             done = Promotion(coordinator=self._coordinator(crash)).promote(name, discard=discard, send=send)
-        except Died:
+        except Killed:
             if self.world.coordinator.timelines.live() != name:
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
@@ -411,7 +395,7 @@ class DeliveryWalk:
         """State, dead letters and Delta sinks of a checkpoint."""
         oracle, world = self.oracle, self.world
         for uid in ("accounts", "teller"):
-            rows = world.job(CrashAfter(None), Broker(self._attempt)).compute.resolve(found, uid)
+            rows = world.job(CrashAt(None), Broker(self._attempt)).compute.resolve(found, uid)
             wanted = oracle.counts(found.id, uid)
             state = {key[0]: (row["payments"], row["serials"]) for key, row in rows.items()}
             assert state == {a: (len(s), sum(s)) for a, s in wanted.items()}, f"state of {uid} at chk-{found.id}"
@@ -437,7 +421,7 @@ class DeliveryWalk:
     def _open(self) -> list[str]:
         return [n for n, line in self.oracle.lines.items() if not line.closed and n != self.oracle.live]
 
-    def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:
+    def _coordinator(self, crash: CrashAt) -> CheckpointCoordinator:
         return replace(self.world.coordinator, listener=crash)
 
     def _offsets(self, of: OffsetCoverage) -> Iterator[At]:

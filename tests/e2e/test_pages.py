@@ -15,10 +15,10 @@ from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
-from tests.pages.conftest import PIPELINES, Trips
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
+from tests.support.trips import PIPELINES, TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints, timelines
@@ -69,7 +69,7 @@ def fill(home: Path) -> None:
     settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
     context = DiskContext(line, settings)
     context.clock = clock  # type: ignore[assignment]
-    world = Trips(line, context)
+    world = TripsPipeline(line, context)
     world.drive("b1", BUS, None)
     checkpoints.run_once(context, "trips", PlanRequest(origin=RUN))
     world.checkpoint("b1", "b2")

@@ -10,10 +10,10 @@ import pytest
 from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
-from tests.pages.conftest import PIPELINES, Trips
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
+from tests.support.trips import PIPELINES, TripsPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.operations import timelines
@@ -37,7 +37,7 @@ class Site:
     """A server, and what it reads, which the tests change while somebody looks."""
 
     server: AirflowServer
-    world: Trips
+    world: TripsPipeline
     clock: ManualClock
 
 
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
         context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
         context.clock = clock  # type: ignore[assignment]
-        world = Trips(line, context)
+        world = TripsPipeline(line, context)
         for bus in ("b1", "b2", "b3"):
             world.checkpoint(bus)
         world.fail("the broker was away")

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tests.power_loss.power_loss_bugs import PLANTED
+from tests.support.crashes import Killed
 from tests.support.disk import read_rows, write_file
 from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -48,10 +49,6 @@ def short_logs() -> Iterator[None]:
     settings = {**delta_log.CONFIGURATION, "delta.checkpointInterval": str(INTERVAL)}
     with patch.object(delta_log, "CONFIGURATION", settings), patch.object(delta_logs, "INTERVAL", INTERVAL):
         yield
-
-
-class Killed(BaseException):
-    """Not caught by anybody."""
 
 
 class DiskCompactor(Compactor):

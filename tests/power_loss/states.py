@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.power_loss.disk import Disk, Tree, crashes
+from tests.power_loss.disk_model import Disk, Tree, crashes
 from tests.power_loss.recording import Call, recorded
 from tests.power_loss.scenario import TOLD
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.support.crashes import Killed
 from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -142,10 +143,6 @@ BATCHES = st.builds(
     wait_ms=st.integers(0, 2 * HOUR_MS),
     rate=st.none() | st.integers(1, 4),
 )
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @dataclass

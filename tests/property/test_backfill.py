@@ -10,7 +10,8 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.backfill_cases import BATCHES, SHOPS, Batch, Killed, ShopPipeline, Wider, as_rated, shops
+from tests.property.backfill_cases import BATCHES, SHOPS, Batch, ShopPipeline, Wider, as_rated, shops
+from tests.support.crashes import Killed
 from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.backfill import Backfill
 from tidemark.model.checkpoint.manifest import Checkpoint

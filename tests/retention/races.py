@@ -20,7 +20,8 @@ from typing import Any
 from greenlet import getcurrent
 
 from tests.retention.leftovers import leaks, orphans, unsent
-from tests.support.interleaving import Killed, Scheduler
+from tests.support.crashes import Killed
+from tests.support.interleaving import Scheduler
 from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryRetentionPipeline
 from tests.support.simulation import Declared
 from tests.support.stepped_store import SteppedStore

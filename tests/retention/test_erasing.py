@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.retention.retention_walk import CrashAt, Died
+from tests.support.crashes import CrashAt, Killed
 from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -108,7 +108,7 @@ def test_an_erasure_passes_all_of_its_crash_points() -> None:
 def test_an_erasure_that_dies_anywhere_comes_to_its_end_when_it_is_repeated(nth: int) -> None:
     shelf = line(MemoryRetentionPipeline())
     before = others(shelf, "ann")
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         shelf.erase("accounts", "ann", CrashAt(nth))
     assert others(shelf, "ann") == before, "half done is still whole"
     shelf.erase("accounts", "ann")
@@ -125,7 +125,7 @@ def test_an_erasure_that_dies_anywhere_comes_to_its_end_when_it_is_repeated(nth:
 def test_on_delta_tables_too(nth: int, tmp_path: Path) -> None:
     shelf = line(DiskRetentionPipeline(tmp_path))
     before = others(shelf, "ann")
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         shelf.erase("accounts", "ann", CrashAt(nth))
     shelf.erase("accounts", "ann")
     assert set(holding(shelf, "accounts", "ann").values()) == {0}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.retention.retention_bugs import BUGS
-from tests.retention.retention_walk import CrashAt, Died
+from tests.support.crashes import CrashAt, Killed
 from tests.support.retention import ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -57,7 +57,7 @@ def test_a_sweep_that_dies_anywhere_comes_to_the_same_end_when_it_is_repeated(nt
     wanted.sweep(KEEP)
     died = line(MemoryRetentionPipeline())
     crash = CrashAt(nth)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         died.sweep(KEEP, crash=crash)
     assert all(died.readable(c) for c in died.coordinator.timelines.all() if c.id == 4), crash.at
     died.sweep(KEEP)
@@ -74,7 +74,7 @@ def test_the_same_on_real_delta_tables(nth: int, tmp_path: Path) -> None:
     rows = shelf.rows(found)
     try:
         shelf.sweep(KEEP, crash=CrashAt(nth))
-    except Died:
+    except Killed:
         shelf.sweep(KEEP)
     assert shelf.rows(found) == rows
     assert shelf.data() == shelf.named(found)

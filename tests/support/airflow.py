@@ -26,10 +26,6 @@ DAY = datetime(2024, 3, 1, tzinfo=UTC)
 PLACE = TopicPartition("trips", 0)
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 class AirflowPipeline:
     """What outlives a task: the log, the tables, the store on disk; and the accidents that are due."""
 

@@ -9,9 +9,7 @@ from random import Random
 
 from greenlet import getcurrent, greenlet
 
-
-class Killed(BaseException):
-    """The actor's process is gone; nothing of ours may catch this."""
+from tests.support.crashes import Killed
 
 
 @dataclass

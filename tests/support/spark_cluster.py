@@ -13,8 +13,8 @@ from pathlib import Path
 from devstack.addresses import LOOPBACK, accepts
 from devstack.services import require_java
 from devstack.spark_server import LOGGING, find_spark_home
-from tests.conftest import ONE_COMPILER
 from tests.support.compose import example
+from tests.support.java_options import ONE_COMPILER
 
 PATIENCE = 60.0
 """Seconds until a master listens, and until its workers have registered."""

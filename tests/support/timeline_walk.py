@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.support.crashes import CrashAt, Killed
 from tests.support.memory import Payment
 from tests.support.spark import TwinPipeline
 from tests.support.timeline_oracle import TimelineOracle
@@ -73,24 +74,6 @@ PIPELINE = Pipeline(
 )
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
-class CrashAfter:
-    """Dies at the nth crash point; None = never. `at` is where it died."""
-
-    def __init__(self, nth: int | None) -> None:
-        self.left, self.at = nth, ("", "")
-
-    def __call__(self, step: str, moment: str) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                self.at = (step, moment)
-                raise Died
-
-
 class TimelineWalk:
     """One walk."""
 
@@ -131,7 +114,7 @@ class TimelineWalk:
         """A checkpoint on the live timeline, or on a fork; it may die at any of its steps."""
         oracle, rng = self.oracle, self.rng
         name = rng.choice([oracle.live, oracle.live, *oracle.ready()])
-        at_most, crash = rng.choice((None, 1, 2, 3)), CrashAfter(rng.choice((None, None, None, rng.randrange(1, 60))))
+        at_most, crash = rng.choice((None, 1, 2, 3)), CrashAt(rng.choice((None, None, None, rng.randrange(1, 60))))
         ends = oracle.planned(name, at_most)
         coordinator = self._coordinator(crash)
         line = CheckpointLoop(
@@ -139,7 +122,7 @@ class TimelineWalk:
         )
         try:
             done = line.run_once(PlanRequest(origin="walk", max_records=at_most)).checkpoints[0]
-        except Died:
+        except Killed:
             self.trace.append(f"  {name} died {crash.at}")
             if crash.at not in UNPLANNED:
                 oracle.lines[name].pending = ends
@@ -170,7 +153,7 @@ class TimelineWalk:
             request=self._name("r"),
         )
         to = to if name is None else oracle.savepoints[name]
-        crash = CrashAfter(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
+        crash = CrashAt(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
         begun = f"t{oracle.numbered + 1}"
         left, died = oracle.left(to), True
         while died:
@@ -179,7 +162,7 @@ class TimelineWalk:
                     asked.beginning(self.world.coordinator), asked.request
                 )
                 died = False
-            except Died:
+            except Killed:
                 self.trace.append(f"  restore died {crash.at}")
             if crash.at != ("genesis", "before") and begun not in oracle.lines:
                 oracle.numbered += 1
@@ -193,7 +176,7 @@ class TimelineWalk:
                 oracle.close(begun)
             if died and rng.random() < 0.4:
                 return  # and nobody asks again
-            crash = crash if died is False else CrashAfter(None)
+            crash = crash if died is False else CrashAt(None)
         assert isinstance(done, Restored)
         assert done.genesis.timeline == begun
         assert [c.id for c in done.left] == left
@@ -219,10 +202,10 @@ class TimelineWalk:
             return
         name, discard = rng.choice(oracle.ready()), rng.random() < 0.3
         lacking, left = oracle.lacking(name), oracle.left(oracle.lines[name].newest)
-        crash = CrashAfter(rng.choice((None, None, 1, 2, 3, 4)))
+        crash = CrashAt(rng.choice((None, None, 1, 2, 3, 4)))
         try:
             done = Promotion(coordinator=self._coordinator(crash)).promote(name, discard=discard)
-        except Died:
+        except Killed:
             self.trace.append(f"  promote died {crash.at}")
             if crash.at in CLAIMED:
                 self.claims.add(name)
@@ -246,12 +229,12 @@ class TimelineWalk:
         oracle, rng = self.oracle, self.rng
         if not oracle.ready() or rng.random() < 0.5:
             return
-        name, crash = rng.choice(oracle.ready()), CrashAfter(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
-        for at in (crash, CrashAfter(None)):
+        name, crash = rng.choice(oracle.ready()), CrashAt(rng.choice((None, None, 1, 2, 3, 4, 5, 6)))
+        for at in (crash, CrashAt(None)):
             try:
                 Ending(coordinator=self._coordinator(at)).close(name)
                 break
-            except Died:
+            except Killed:
                 self.trace.append(f"  end died {crash.at}")
             except ConflictError as error:
                 busy = "is in progress" in error.what
@@ -302,10 +285,10 @@ class TimelineWalk:
     def _emitted(self, found: Checkpoint) -> list[dict]:
         return self.world.emitted("teller", found)
 
-    def _coordinator(self, crash: CrashAfter) -> CheckpointCoordinator:
+    def _coordinator(self, crash: CrashAt) -> CheckpointCoordinator:
         return replace(self.world.coordinator, listener=crash)
 
-    def _job(self, crash: CrashAfter) -> CheckpointJob:
+    def _job(self, crash: CrashAt) -> CheckpointJob:
         world = self.world
         return CheckpointJob(
             compute=world.compute,

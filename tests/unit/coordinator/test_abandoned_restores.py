@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_ending import kept
-from tests.unit.coordinator.test_recovery import Died, dying, three
+from tests.unit.coordinator.test_recovery import dying, three
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Restored, Superseded
 from tidemark.coordinator.recovery.restore import Recovery
@@ -46,7 +47,7 @@ def interrupted(house: BankPipeline, at: tuple[str, str], act) -> Recovery:
 def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str]) -> None:
     house = BankPipeline()
     first, *_ = three(house)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, *at).restore(Beginning(checkpoint=first))
     if at in {("fate", "after"), ("closing", "before")}:
         with pytest.raises(ConflictError, match="being restored"):
@@ -75,7 +76,7 @@ def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
     house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
     for name in ("t2", "t3"):
-        with pytest.raises(Died):
+        with pytest.raises(Killed):
             dying(house, "genesis", "after").restore(first)
         close(house, name)
     done = house.recovery.restore(first)
@@ -86,7 +87,7 @@ def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
 def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed() -> None:
     house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "genesis", "after").restore(first, "r1")
     close(house)
     with pytest.raises(ConflictError, match="timeline t2 was closed"):
@@ -120,7 +121,7 @@ def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
 def test_a_savepoint_that_was_claimed_is_free_again() -> None:
     house = BankPipeline()
     beginning = saved(house)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "fate", "before").restore(beginning)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
         house.savepoints.get("june")
@@ -136,14 +137,14 @@ def test_a_savepoint_that_was_claimed_is_free_again() -> None:
 @pytest.mark.parametrize("at", [("give_back", "before"), ("give_back", "after"), ("closing", "before")])
 def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple[str, str]) -> None:
     house = BankPipeline()
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "fate", "before").restore(saved(house))
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == at:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         Ending(coordinator=replace(house.coordinator, listener=crash)).close("t2")
     assert kept(house) == [1, 3], "the timeline pins it, or the savepoint does"
     close(house)
@@ -160,9 +161,9 @@ def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_e
         if (step, moment) == ("genesis", "after"):
             close(house)
         if (step, moment) == ("fate", "before") and dies:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died if dies else ConflictError):
+    with pytest.raises(Killed if dies else ConflictError):
         Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(beginning)
     if dies:
         assert house.savepoints.find("june").claimed_by == "t2"

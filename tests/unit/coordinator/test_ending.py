@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
@@ -21,10 +22,6 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.retention.savepoint import SavepointRequest
-
-
-class Died(BaseException):
-    """The process is gone."""
 
 
 def forked(house: BankPipeline, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
@@ -111,9 +108,9 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         replace(house.recovery, coordinator=replace(house.coordinator, listener=crash)).restore(
             Beginning(checkpoint=made[0])
         )
@@ -167,9 +164,9 @@ def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> No
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == at:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         Ending(coordinator=replace(house.coordinator, listener=crash)).close("fix")
     if at == ("fate", "before"):
         assert isinstance(house.promotion.promote("fix", discard=True), Promoted)
@@ -214,9 +211,9 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
     with pytest.raises(ConflictError, match="it may take the next place of t1 at any moment"):
         Ending(coordinator=house.coordinator).close("fix")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, BankPipeline, at
+from tests.support.crashes import Killed
 from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
@@ -21,10 +22,6 @@ from tidemark.ports import PutOutcome
 
 DAY = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), until_interval_end=True)
 DECLINED = Failure(reason=FailureReason.DECLINED, message="no", next="x")
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 def loaded() -> BankPipeline:

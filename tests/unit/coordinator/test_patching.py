@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.bank import ASK, PIPELINE, BankPipeline
+from tests.support.crashes import Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
@@ -25,10 +26,6 @@ SET = {"a": (10, 100), "new": (1, 5)}
 GONE = ("b",)
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
 class Crash:
     """Counts the points that are passed, and dies at one."""
 
@@ -38,7 +35,7 @@ class Crash:
     def __call__(self, step: str, moment: str) -> None:
         self.passed.append(f"{step}:{moment}")
         if self.passed[-1] == self.at:
-            raise Died
+            raise Killed
 
 
 def patcher(house: BankPipeline, crash: Any = None) -> Patcher:
@@ -134,7 +131,7 @@ def test_every_step_of_a_patch_is_swept() -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_patch_that_died_is_finished_by_the_same_patch(point: str) -> None:
     house, source = grown()
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         patcher(house, Crash(point)).patch(patching(source))
     done, pin = patcher(house).patch(patching(source))
     assert (pin.checkpoint, done.plan.slot.timeline) == (done.id, "fixed")
@@ -166,7 +163,7 @@ def _refuse_open_jobs(house: BankPipeline) -> None:
 @pytest.mark.parametrize("point", ["plan:after", "attempt:before", "attempt:after", "publish:before"])
 def test_a_plan_that_was_left_open_is_completed_by_an_ordinary_run(point: str) -> None:
     house, source = grown()
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         patcher(house, Crash(point)).patch(patching(source))
     loop = replace(house.loop, timeline="fixed")
     (found, *_) = loop.run_once(ASK).checkpoints
@@ -178,7 +175,7 @@ def test_a_plan_that_was_left_open_is_completed_by_an_ordinary_run(point: str) -
 
 def test_a_plan_that_was_aborted_is_planned_anew_by_the_same_patch() -> None:
     house, source = grown()
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         patcher(house, Crash("plan:after")).patch(patching(source))
     failure = Failure(reason=FailureReason.DECLINED, message="no", next="")
     house.coordinator.abort(house.coordinator.plan_of(4), failure)
@@ -204,7 +201,7 @@ def test_names_that_are_taken_are_refused_before_anything_is_written() -> None:
 
 def test_a_fork_that_somebody_ran_before_the_patch_was_planned_keeps_what_it_did() -> None:
     house, source = grown()
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         patcher(house, Crash("ids:before")).patch(patching(source))
     loop = replace(house.loop, timeline="fixed")
     loop.run_once(ASK)

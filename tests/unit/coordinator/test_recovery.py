@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -17,16 +18,12 @@ from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.testing.twin.memory import MemoryCompute
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
 def dying(house: BankPipeline, step: str, moment: str) -> Recovery:
     """A recovery that dies at a crash point."""
 
     def crash(at: str, when: str) -> None:
         if (at, when) == (step, moment):
-            raise Died
+            raise Killed
 
     return Recovery(coordinator=replace(house.coordinator, listener=crash))
 
@@ -49,7 +46,7 @@ def held(house: BankPipeline, checkpoint: Checkpoint) -> dict:
 def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repeated() -> None:
     house = BankPipeline()
     first = Beginning(checkpoint=three(house)[0])
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "genesis", "after").fork(first, "beside")
     tombstones = house.savepoints.tombstones
     standing, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "released")
@@ -79,7 +76,7 @@ def test_a_restore_that_died_is_finished_by_the_same_request(step: str, moment: 
     house = BankPipeline()
     made = three(house)
     asked = Beginning(checkpoint=made[1])
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, step, moment).restore(asked, request_id or "")
     if (step, moment) == ("closing", "after") and not request_id:
         assert house.coordinator.timelines.live() == "t2", "the request is over: the same words ask for another restore"

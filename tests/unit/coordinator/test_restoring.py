@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests.support.bank import ASK, P0, PIPELINE, BankPipeline, at
+from tests.support.crashes import Killed
 from tests.support.memory import Payment
 from tests.unit.coordinator.test_promotion import fork
-from tests.unit.coordinator.test_recovery import Died, dying, three
+from tests.unit.coordinator.test_recovery import dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
 from tidemark.cli.timeline import drawn, plain_tree
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
@@ -222,7 +223,7 @@ def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() 
     three(house)
     house.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     asked = RestoreRequest(savepoint="sp", claim=True)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "closing", "before").restore(asked.beginning(house.coordinator))
     assert house.savepoints.find("sp").claimed_by == "t2"
     done = restored(house, savepoint="sp", claim=True)

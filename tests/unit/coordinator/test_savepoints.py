@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import BankPipeline
+from tests.support.crashes import Killed
 from tests.support.memory import START_MS
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -17,10 +18,6 @@ from tidemark.ports import PutOutcome, StepListener
 from tidemark.testing.twin.memory import MemoryStore
 
 CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_promotion import fork
-from tests.unit.coordinator.test_recovery import Died, dying, three
+from tests.unit.coordinator.test_recovery import dying, three
 from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, telling
 from tidemark import DeltaSink, KafkaSink, Process
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -280,7 +281,7 @@ def test_a_delivery_that_ended_while_a_restore_began_is_seen() -> None:
     house = kafka()
     assert deliver(house, 1) == [0]
     asked = RestoreRequest(checkpoint=1)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         dying(house, "closing", "before").restore(asked.beginning(house.coordinator))
     assert deliver(house) == [1, 2]
     restored(house, checkpoint=1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.bank import ASK, BankPipeline
+from tests.support.crashes import Killed
 from tidemark.coordinator.recovery.stop_and_resume import Stopped, Stopping
 from tidemark.errors import BrokerError, ConflictError, GateFailedError, StoreError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -17,10 +18,6 @@ from tidemark.testing.twin.memory import Fault, FaultyStore, MemoryStore
 
 STEPS = [(step, moment) for step in ("last_checkpoint", "savepoint", "stop") for moment in ("before", "after")]
 RUNS_ON = "the pipeline is not stopped and runs on"
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @pytest.fixture

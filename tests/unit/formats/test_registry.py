@@ -122,14 +122,14 @@ def test_a_format_is_part_of_the_fingerprint() -> None:
 
         text: str
 
-    class Lines(state.Keyed):
+    class TextCount(state.Keyed):
         """How many."""
 
         n: int = state.count()
 
     def made(of: formats.RecordFormat) -> Pipeline:
         source = KafkaSource("lines", TextLine, format=of)
-        return Pipeline(name="lines", source=source, operators=[Fold("lines", key_by="text", state=Lines)])
+        return Pipeline(name="lines", source=source, operators=[Fold("lines", key_by="text", state=TextCount)])
 
     assert made(formats.Json()).fingerprint != made(formats.Text()).fingerprint
     assert made(formats.Text()).formats == {"records": {"format": "text"}}

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.process.test_deliveries import DAY, Alert, Last, Tick, alert
 from tests.process.test_sending import SendingPipeline
+from tests.support.crashes import Killed
 from tidemark import KafkaSource, Pipeline, Process
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.coordinator.plans.sent_offsets import Undelivered
@@ -29,10 +30,6 @@ STEPS = [
 ]  # fmt: skip
 """Where an attempt may die; a sink does not take all of them."""
 MODULES = sorted({cls.__module__.rpartition(".")[2] for cls in SINKS.values()})
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 @dataclass
