@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from tests.support.memory import START_MS, MemoryPipeline
+from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.declare.operators import Operator
 from tidemark.errors import BrokerError, StoreError
 from tidemark.model.checkpoint.messages import Message
@@ -16,7 +15,6 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import StepListener
 from tidemark.testing.twin.key_files import MemoryKeyFiles
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles
 
 TOPIC = "payments"
@@ -143,11 +141,6 @@ class DeliveryPipeline(MemoryPipeline):
 
     name = "bank"
     declared: Declared = field(default_factory=Declared)
-    store: Any = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
 
     def __post_init__(self) -> None:
         self.log.create(TOPIC, 2)
@@ -161,21 +154,7 @@ class DeliveryPipeline(MemoryPipeline):
 
     def job(self, crash: StepListener, broker: Broker) -> CheckpointJob:
         """Executes attempts of today's declaration."""
-        compute = MemoryCompute(
-            pipeline=self.pipeline,
-            log=self.log,
-            tables=self.tables,
-            blocked=Erasures(self.coordinator.objects).blocked,
-        )
-        return CheckpointJob(
-            compute=compute,
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            listener=crash,
-            max_dead_letters=1.0,
-            sender=broker,
-        )
+        return self.checkpoint_job(self.compute_of(self.pipeline), crash, max_dead_letters=1.0, sender=broker)
 
     def rows(self, table: SinkTable, checkpoint: int | None = None) -> list[dict[str, Any]]:
         """Rows of a sink: all of them, or those that one checkpoint left."""

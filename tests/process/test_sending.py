@@ -14,7 +14,6 @@ from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.deliveries import undelivered
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -30,11 +29,7 @@ from tidemark.testing.twin.memory import (
     Feed,
     ManualClock,
     MemoryCompute,
-    MemoryLog,
     MemorySender,
-    MemoryStore,
-    MemoryTables,
-    SequentialIds,
 )
 
 Guarantee = Literal["exactly_once_by_id", "at_least_once"]
@@ -60,11 +55,7 @@ class SendingPipeline(MemoryPipeline):
     """A line in memory whose declaration, gate and broker may change between checkpoints."""
 
     pipeline: Pipeline
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(1))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1), kw_only=True)
     sender: MemorySender = field(default_factory=MemorySender)
     verdict: Verdict = field(default_factory=Verdict)
     told: list[str] = field(default_factory=list)
@@ -78,18 +69,11 @@ class SendingPipeline(MemoryPipeline):
             self.feed.send(Tick(name, 1), 1)
 
     def execute(self, attempt: Any) -> Sealed:
-        job = CheckpointJob(
-            compute=MemoryCompute(
-                pipeline=self.pipeline, log=self.log, tables=self.tables, judge=lambda plan, runs: self.verdict
-            ),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            listener=self.at,
-            max_dead_letters=1.0,
-            sender=self.sender,
-            skipped=Refusals(self.coordinator.objects).skipped_ids,
+        compute = MemoryCompute(
+            pipeline=self.pipeline, log=self.log, tables=self.tables, judge=lambda plan, runs: self.verdict
         )
+        skipped = Refusals(self.coordinator.objects).skipped_ids
+        job = self.checkpoint_job(compute, self.at, max_dead_letters=1.0, sender=self.sender, skipped=skipped)
         return job.execute(attempt)
 
     def at(self, step: str, moment: str) -> None:

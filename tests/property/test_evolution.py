@@ -6,7 +6,7 @@
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.evolving_pipelines import Narrow, PipelineHistory, encoded
-from tests.support.memory import START_MS, MemoryPipeline
+from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -27,7 +27,7 @@ from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.resolve import resolving_sql
 from tidemark.sql.schema_mapping import mapped_sql, table_columns
 from tidemark.tables.arrow_types import arrow_schema
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import MemoryCompute
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 PLACE = TopicPartition("records", 0)
@@ -49,12 +49,6 @@ def ask() -> Iterator[Ask]:
 @dataclass
 class EvolvingPipeline(MemoryPipeline):
     """A pipeline in memory whose declaration may be another one at every checkpoint."""
-
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
 
     def __post_init__(self) -> None:
         self.log.create(PLACE.topic, 1)

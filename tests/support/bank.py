@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tests.support.memory import START_MS, MemoryPipeline, Payment, payment
+from tests.support.memory import MemoryPipeline, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
@@ -13,7 +13,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import MemoryCompute, MemoryStore
 
 P0, P1 = TopicPartition("payments", 0), TopicPartition("payments", 1)
 ASK = PlanRequest(origin="test")
@@ -58,11 +58,7 @@ class BankPipeline(MemoryPipeline):
 
     name = PIPELINE.name
     pipeline: Pipeline = PIPELINE
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    store: MemoryStore = field(default_factory=MemoryStore, kw_only=True)
     reports: list[FailureReport] = field(default_factory=list)
     fail: Exception | None = None
 

@@ -1,11 +1,13 @@
 """A checkpoint line in memory: what the coordinator's unit tests and the simulation both stand on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
+from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.states import Completed, OpenPlan, SealedPlan
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -17,9 +19,9 @@ from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.checkpoint.table_writes import CommitRequest
-from tidemark.ports import CheckpointStore, PlanRequest
+from tidemark.ports import PlanRequest, StepListener
 from tidemark.testing.twin.layouts import state_rows
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.merge import compacted
 
 START_MS = 1_000_000
@@ -59,14 +61,15 @@ def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
     return Progress(state=done, checkpoints=made)
 
 
+@dataclass(kw_only=True, eq=False)
 class MemoryPipeline:
-    """The verbs over parts in memory; who derives from it makes the parts, and may wrap them."""
+    """The verbs over parts in memory; subclasses may wrap the parts."""
 
-    store: CheckpointStore
-    log: MemoryLog
-    tables: MemoryTables
-    clock: ManualClock
-    ids: SequentialIds
+    store: Any = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
+    ids: SequentialIds = field(default_factory=SequentialIds)
     name = "PIPELINE"
 
     @property
@@ -133,14 +136,20 @@ class MemoryPipeline:
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         """Executes an attempt up to its seal, by the product's own order of steps."""
-        job = CheckpointJob(
-            compute=MemoryCompute(
-                pipeline=pipeline, log=self.log, tables=self.tables, blocked=Erasures(self.coordinator.objects).blocked
-            ),
+        return self.checkpoint_job(self.compute_of(pipeline)).execute(attempt)
+
+    def compute_of(self, pipeline: Pipeline) -> MemoryCompute:
+        """The twin of the engine, without the keys that were erased for ever."""
+        blocked = Erasures(self.coordinator.objects).blocked
+        return MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables, blocked=blocked)
+
+    def checkpoint_job(self, compute: Any, listener: StepListener = ignore_step, **options: Any) -> CheckpointJob:
+        """The product's order of steps over these parts; `options` are further arguments of the job."""
+        return CheckpointJob(
+            compute=compute,
             tables=self.tables,
             clock=self.clock,
             write_ids=self.ids,
-            listener=lambda step, moment: None,
-            max_dead_letters=pipeline.max_dead_letters,
+            listener=listener,
+            **{"max_dead_letters": compute.pipeline.max_dead_letters, **options},
         )
-        return job.execute(attempt)

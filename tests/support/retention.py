@@ -12,14 +12,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tests.support.disk import DiskPipeline
-from tests.support.memory import START_MS, MemoryPipeline
+from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.checkpoints.steps import ignore_step
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.erasure_records import Erasures
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Ended
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -42,7 +40,7 @@ from tidemark.ports import KeyFiles, PlanRequest, StepListener, TableFiles
 from tidemark.tables.key_rewriter import ParquetKeyFiles
 from tidemark.tables.local_table_files import LocalTableFiles
 from tidemark.testing.twin.key_files import MemoryKeyFiles
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import ManualClock, MemoryLog
 from tidemark.testing.twin.table_files import MemoryTableFiles
 
 TOPIC = "payments"
@@ -244,11 +242,6 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
     """In dicts."""
 
     pipeline: Pipeline = PIPELINE
-    store: Any = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
     name = PIPELINE.name
     index: ManifestIndex = field(default_factory=lambda: ManifestIndex(MemoryCache()))
 
@@ -263,20 +256,7 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
         self.keys = MemoryKeyFiles(self.tables)
 
     def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
-        job = CheckpointJob(
-            compute=MemoryCompute(
-                pipeline=self.pipeline,
-                log=self.log,
-                tables=self.tables,
-                blocked=Erasures(self.coordinator.objects).blocked,
-            ),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            listener=crash,
-            max_dead_letters=1.0,
-        )
-        return job.execute(attempt)
+        return self.checkpoint_job(self.compute_of(self.pipeline), crash, max_dead_letters=1.0).execute(attempt)
 
     def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
         """Compacts the newest checkpoint of a timeline down to the deepest level."""

@@ -15,7 +15,6 @@ from tests.support.key_group_ranges import read_by_ranges
 from tests.support.memory import MemoryPipeline
 from tests.support.spark_warehouse import warehouse_of
 from tidemark import Pipeline
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.read.batch_reader import Taker
@@ -37,9 +36,7 @@ from tidemark.testing.twin.memory import (
     MemoryCompute,
     MemoryLog,
     MemorySender,
-    MemoryStore,
     MemoryTables,
-    SequentialIds,
 )
 from tidemark.testing.twin.merge import compacted
 
@@ -94,11 +91,8 @@ class TwinPipeline(MemoryPipeline):
 
     pipeline: Pipeline
     partitions: int = 2
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: Any = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    tables: Any = field(default_factory=MemoryTables, kw_only=True)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS), kw_only=True)
     parallelism: int = 1
     sender: MemorySender = field(default_factory=MemorySender)
 
@@ -119,16 +113,7 @@ class TwinPipeline(MemoryPipeline):
             self.send(record)
 
         def execute(attempt: Any) -> Any:
-            job = CheckpointJob(
-                compute=self.compute,
-                tables=self.tables,
-                clock=self.clock,
-                write_ids=self.ids,
-                listener=lambda step, moment: None,
-                max_dead_letters=self.pipeline.max_dead_letters,
-                sender=self.sender,
-            )
-            return job.execute(attempt)
+            return self.checkpoint_job(self.compute, sender=self.sender).execute(attempt)
 
         loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
         return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
