@@ -7,7 +7,7 @@ from typing import Any
 
 
 @contextmanager
-def somebody(
+def human_answers(
     option: str, looks: Callable[[Any], object] = lambda detail: None, *, questions: int = 1
 ) -> Iterator[None]:
     """Waits to be asked for as long as the block runs, looks at the question, and answers.

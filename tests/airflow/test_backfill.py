@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.human_in_the_loop import somebody
+from tests.airflow.human_in_the_loop import human_answers
 from tests.support.airflow import DAY
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -127,7 +127,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
         disk.drive("b", 9, day=5)
         checkpoints.run_once(disk.open_context(), "trips", ASK)
 
-    with somebody(answer, looks):
+    with human_answers(answer, looks):
         run = trigger(savepoint="sp", mode="approve")
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]

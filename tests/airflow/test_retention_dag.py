@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.human_in_the_loop import somebody
+from tests.airflow.human_in_the_loop import human_answers
 from tests.airflow.test_dag_runs import events
 from tests.support.airflow import DAY
 from tests.support.airflow_disk import AirflowDiskPipeline
@@ -135,7 +135,7 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
     for name in names:
         retention.declare_rule(opened, name, Retention.keep_last(1))
     damaged_savepoint(opened, "trams")
-    with somebody("Approve", questions=2):
+    with human_answers("Approve", questions=2):
         done = run("several")
     assert done.state == "failed"
     assert outcomes(done) == {
@@ -159,7 +159,7 @@ def test_each_pipeline_is_asked_for_by_itself(
     checkpoints.run_once(opened, "trams", PlanRequest(origin="test"))
     checkpoints.run_once(opened, "trains", PlanRequest(origin="test"))
     retention.declare_rule(opened, "trips", Retention.keep_last(1))
-    with somebody("Reject"):
+    with human_answers("Reject"):
         done = run("several")
     assert outcomes(done)["sweep"] == ["skipped", "success", "success"], "nothing is due of the other two"
 
@@ -175,7 +175,7 @@ def test_somebody_is_asked_before_anything_goes(
     disk: AirflowDiskPipeline, run: Any, answer: str, gone: set[str]
 ) -> None:
     retention.declare_rule(disk.open_context(), "trips", Retention.keep_last(1))
-    with somebody(answer):
+    with human_answers(answer):
         done = run("asking")
     assert states(done)["sweep"] == ("success" if gone else "skipped")
     assert reads.list_released(disk.open_context(), "trips") == gone

@@ -130,10 +130,10 @@ def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(st
 
 
 def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
-    house = BankPipeline(store=store)
-    house.send(1)
-    house.complete()
-    return replace(house.coordinator, write_ids=lambda: uuid4().hex)
+    bank = BankPipeline(store=store)
+    bank.send(1)
+    bank.complete()
+    return replace(bank.coordinator, write_ids=lambda: uuid4().hex)
 
 
 RACER = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.copies.export_places import BucketPlace
-from tests.copies.transfer_pipeline import SEED, TransferPipeline, market
+from tests.copies.transfer_pipeline import SEED, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tests.support.s3 import Bucket
 
@@ -16,7 +16,7 @@ NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """A market with three checkpoints that nobody changes."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    return market(tmp_path_factory.mktemp("made")).grown(3, compacted=2)
+    return transfer_pipeline(tmp_path_factory.mktemp("made")).grown(3, compacted=2)
 
 
 @pytest.fixture

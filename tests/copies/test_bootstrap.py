@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.copies.transfer_pipeline import DECLARATION, UIDS, TransferPipeline, market
+from tests.copies.transfer_pipeline import DECLARATION, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Answer, Command
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
@@ -28,7 +28,7 @@ class Given:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.first: TransferPipeline = market(folder / "first", declared=TIMELESS).grown(3)
+        self.first: TransferPipeline = transfer_pipeline(folder / "first", declared=TIMELESS).grown(3)
         self.bazaar = self.first.beside(Command(folder / "other", *NOWHERE), "bazaar")
         # Its first checkpoint is made by the command, by this machine's clock, and the next ones go on from there.
         self.bazaar.line.clock.ms = time.time_ns() // 1_000_000

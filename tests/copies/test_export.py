@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.copies.transfer_pipeline import SEED, UIDS, TransferPipeline, market
+from tests.copies.transfer_pipeline import SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -21,7 +21,7 @@ from tidemark.transfer.export_folder import FolderExport
 def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """Five checkpoints, a compaction behind the second, a savepoint of the third."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    found = market(tmp_path_factory.mktemp("made")).grown(5, compacted=2)
+    found = transfer_pipeline(tmp_path_factory.mktemp("made")).grown(5, compacted=2)
     request = SavepointRequest(name="june", owner="ann", origin="test", checkpoint=3)
     Savepoints(found.line.coordinator).create(request)
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.import_state import Importer
@@ -20,7 +20,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[TransferPipeline
     """A market with four checkpoints that nobody changes, and an export of it."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
     home = tmp_path_factory.mktemp("exported")
-    made = market(home).grown(4, compacted=2)
+    made = transfer_pipeline(home).grown(4, compacted=2)
     made.tidemark("export", "market", "--to", str(home / "export")).ok()
     return made, home / "export"
 
@@ -28,7 +28,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[TransferPipeline
 @pytest.fixture
 def first(tmp_path: Path) -> TransferPipeline:
     """A market of four checkpoints, exported to `export` beside it."""
-    made = market(tmp_path / "first").grown(4, compacted=2)
+    made = transfer_pipeline(tmp_path / "first").grown(4, compacted=2)
     made.tidemark("export", "market", "--to", str(tmp_path / "export")).ok()
     return made
 

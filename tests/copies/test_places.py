@@ -11,7 +11,7 @@ import pytest
 
 from tests.copies.export_places import BucketPlace, ExportPlace, FolderPlace
 from tests.copies.test_import import NOWHERE
-from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tidemark.storage.parquet_folder import ParquetFolder
 
@@ -20,7 +20,7 @@ from tidemark.storage.parquet_folder import ParquetFolder
 def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """A market with four checkpoints that nobody changes."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    return market(tmp_path_factory.mktemp("made")).grown(4, compacted=2)
+    return transfer_pipeline(tmp_path_factory.mktemp("made")).grown(4, compacted=2)
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])

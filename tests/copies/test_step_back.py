@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.copies.transfer_pipeline import DECLARATION, SEED, TransferPipeline, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, TransferPipeline, transfer_pipeline
 from tests.support.disk_context import commands_over
 from tidemark.coordinator.checkpoints.deliveries import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
@@ -23,7 +23,7 @@ BACK = ("restore", "market", "--newest-whole")
 def grown(tmp_path: Path) -> Iterator[TransferPipeline]:
     """Four checkpoints; commands read and write them in this process."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    made = market(tmp_path).grown(4)
+    made = transfer_pipeline(tmp_path).grown(4)
     with commands_over(made.line):
         yield made
 
@@ -92,7 +92,7 @@ def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: TransferPipeline) -
 
 def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) -> None:
     sends = DECLARATION.replace('DeltaSink("receipts")', 'KafkaSink("receipts", topic="receipts")')
-    made = market(tmp_path, declared=sends.replace("DeltaSink", "KafkaSink")).grown(3)
+    made = transfer_pipeline(tmp_path, declared=sends.replace("DeltaSink", "KafkaSink")).grown(3)
     made.log.create("receipts", 1)
     coordinator = made.tidemark.context.coordinator("market")
     with commands_over(made.line):
@@ -106,7 +106,7 @@ def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) ->
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_back_to(tmp_path: Path) -> None:
-    made = market(tmp_path)
+    made = transfer_pipeline(tmp_path)
     with commands_over(made.line):
         made.tidemark(*BACK).failed(3, "there is no checkpoint yet")
         made.tidemark(*BACK, "--checkpoint", "1").failed(2, "name one restore point")

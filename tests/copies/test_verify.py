@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.copies.transfer_pipeline import SEED, TransferPipeline, market
+from tests.copies.transfer_pipeline import SEED, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
@@ -26,7 +26,7 @@ CHANCE = random.Random(SEED)
 def whole(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """Five checkpoints, a compaction behind the second, a savepoint of the first and of the third."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    made = market(tmp_path_factory.mktemp("whole")).grown(5, compacted=2)
+    made = transfer_pipeline(tmp_path_factory.mktemp("whole")).grown(5, compacted=2)
     savepoints = Savepoints(made.line.coordinator)
     for name, pinned in (("early", 1), ("june", 3)):
         savepoints.create(SavepointRequest(name=name, owner="ann", origin="test", checkpoint=pinned))

@@ -100,6 +100,6 @@ class TransferPipeline:
         return self
 
 
-def market(folder: Path, **options: object) -> TransferPipeline:
+def transfer_pipeline(folder: Path, **options: object) -> TransferPipeline:
     """A new one in a folder of its own."""
     return TransferPipeline(Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1"), **options)  # type: ignore[arg-type]

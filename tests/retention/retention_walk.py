@@ -127,10 +127,10 @@ def _is_of(key: str, row: str) -> bool:
 
 
 class RetentionWalk:
-    """One walk over one shelf."""
+    """One walk over one pipeline."""
 
-    def __init__(self, shelf: Any, seed: int, *, erases: bool = False) -> None:
-        self.shelf: RetentionPipeline = shelf
+    def __init__(self, retained: Any, seed: int, *, erases: bool = False) -> None:
+        self.retained: RetentionPipeline = retained
         self.rng, self.oracle = Random(seed), RetentionOracle()
         self.trace: list[str] = []
         self.number = 0
@@ -167,7 +167,7 @@ class RetentionWalk:
         name = self._timeline()
         if self.oracle.lines[name].open_id is None:
             self._planned(name)
-        self._completed(name, self.shelf.checkpoint(*self._accounts(), timeline=name))
+        self._completed(name, self.retained.checkpoint(*self._accounts(), timeline=name))
 
     def _completed(self, name: str, found: Checkpoint) -> None:
         line = self.oracle.lines[name]
@@ -180,16 +180,16 @@ class RetentionWalk:
 
     def merge(self) -> None:
         """A compaction of the live timeline's newest checkpoint, for the next plan to adopt."""
-        before, live = self.shelf.data(), self.oracle.live
+        before, live = self.retained.data(), self.oracle.live
         uid = self.rng.choice(("accounts", "teller"))
-        if self.oracle.lines[live].own and self.shelf.merge(uid):
-            self.pending.setdefault(live, []).append((self.shelf.data() - before, False))
+        if self.oracle.lines[live].own and self.retained.merge(uid):
+            self.pending.setdefault(live, []).append((self.retained.data() - before, False))
 
     def leave_open(self) -> None:
         """A plan whose attempt dies on the way."""
         name = self._timeline()
-        self.shelf.pay(*self._accounts())
-        found = self.shelf.coordinator.trigger(self.shelf.pipeline, ASK, name)
+        self.retained.pay(*self._accounts())
+        found = self.retained.coordinator.trigger(self.retained.pipeline, ASK, name)
         if isinstance(found, Completed):  # it had died behind its seal
             self._completed(name, found.checkpoint)
             return
@@ -197,11 +197,11 @@ class RetentionWalk:
         if self.oracle.lines[name].open_id is None:
             self._planned(name)
         self.oracle.lines[name].open_id = found.plan.id
-        owned = self.shelf.coordinator.begin(found.plan)
+        owned = self.retained.coordinator.begin(found.plan)
         if isinstance(owned, OwnedAttempt) and self.rng.random() < 0.7:
             crash = CrashAt(self.rng.randrange(1, 30))
             try:
-                self.shelf.run(owned, crash)
+                self.retained.run(owned, crash)
             except Killed:
                 self.trace.append(f"  died at {':'.join(crash.at)}")
 
@@ -209,11 +209,11 @@ class RetentionWalk:
         """An open plan is given up."""
         for name, line in self.oracle.lines.items():
             if line.open_id is not None and line.closed is None:
-                plan = self.shelf.coordinator.plan_of(line.open_id)
-                self.shelf.coordinator.abort(plan, Failure(reason=FailureReason.DECLINED, message="x", next="y"))
-                if isinstance(self.shelf.coordinator.state(plan), OpenPlan):
+                plan = self.retained.coordinator.plan_of(line.open_id)
+                self.retained.coordinator.abort(plan, Failure(reason=FailureReason.DECLINED, message="x", next="y"))
+                if isinstance(self.retained.coordinator.state(plan), OpenPlan):
                     raise AssertionError("it is still open")
-                if type(self.shelf.coordinator.state(plan)).__name__ == "Aborted":
+                if type(self.retained.coordinator.state(plan)).__name__ == "Aborted":
                     line.open_id = None
                     self.pending[name] = [(files, False) for files, _ in self.pending.get(name, [])]
                 return
@@ -225,9 +225,9 @@ class RetentionWalk:
             return
         name = self._name("f")
         if number in self.oracle.released:
-            self._refused(lambda: self.shelf.fork(name, number))
+            self._refused(lambda: self.retained.fork(name, number))
             return
-        self.shelf.fork(name, number)
+        self.retained.fork(name, number)
         self.oracle.lines[name] = RetentionTimeline(begins=number)
 
     def restore(self) -> None:
@@ -236,10 +236,10 @@ class RetentionWalk:
         if number is None:
             return
         if number in self.oracle.released:
-            self._refused(lambda: self.shelf.restore(number))
+            self._refused(lambda: self.retained.restore(number))
             return
         head = self.oracle.sinks(self.oracle.live)
-        closing = self.shelf.restore(number)
+        closing = self.retained.restore(number)
         self.oracle.lines[closing.successor] = RetentionTimeline(begins=number, sinks_of=head)
         self._close(closing.successor)
 
@@ -248,7 +248,7 @@ class RetentionWalk:
         forks = [n for n, line in self.oracle.lines.items() if n != self.oracle.live and line.closed is None]
         if forks:
             name = self.rng.choice(forks)
-            self.shelf.promote(name)
+            self.retained.promote(name)
             self._close(name)
 
     def end(self) -> None:
@@ -259,15 +259,15 @@ class RetentionWalk:
         name = self.rng.choice(forks)
         if self.oracle.lines[name].open_id is not None:
             with pytest.raises(ConflictError, match="is in progress on timeline"):
-                self.shelf.end(name)
+                self.retained.end(name)
             return
-        self.shelf.end(name)
+        self.retained.end(name)
         self.oracle.lines[name].closed = "nobody"
         self.ended += 1
 
     def jump(self) -> None:
         """The clock is set a day forward, or back (fault 24): nothing of what must be true changes."""
-        clock = self.shelf.clock
+        clock = self.retained.clock
         clock.ms += self.rng.choice((DAY_MS, -DAY_MS if clock.ms > 2 * DAY_MS else DAY_MS))
 
     def save(self) -> None:
@@ -275,18 +275,18 @@ class RetentionWalk:
         number, name = self._any(), self._name("s")
         if number is None:
             return
-        until = self.rng.choice((None, self.shelf.clock.now_ms() + self.rng.randrange(1, 20_000)))
+        until = self.rng.choice((None, self.retained.clock.now_ms() + self.rng.randrange(1, 20_000)))
         if number in self.oracle.released:
-            self._refused(lambda: self.shelf.save(name, number, until))
+            self._refused(lambda: self.retained.save(name, number, until))
             return
-        self.shelf.save(name, number, until)
+        self.retained.save(name, number, until)
         self.oracle.savepoints[name] = (number, until)
 
     def dispose(self) -> None:
         """A name ends, unless it is needed."""
         for name in sorted(self.oracle.savepoints)[:1]:
             try:
-                self.shelf.savepoints.dispose(name)
+                self.retained.savepoints.dispose(name)
                 del self.oracle.savepoints[name]
             except ConflictError:
                 self.trace.append("  needed")
@@ -295,16 +295,16 @@ class RetentionWalk:
         """A sweep, which may die anywhere and is repeated; then all is compared."""
         last = self.rng.choice((1, 1, 2, 3, 5, None))
         rule = None if last is None else Retention.keep_last(last)
-        before = self.shelf.data()
+        before = self.retained.data()
         crash = CrashAt(self.rng.choice((None, self.rng.randrange(1, 40))))
         try:
-            self.shelf.sweep(rule, crash=crash)
+            self.retained.sweep(rule, crash=crash)
         except Killed:
             self.trace.append(f"  died at {':'.join(crash.at)}")
-            self.shelf.sweep(rule)
-        self.oracle.sweep(last, self.shelf.clock.now_ms())
+            self.retained.sweep(rule)
+        self.oracle.sweep(last, self.retained.clock.now_ms())
         self.swept += 1
-        self.freed += len(before - self.shelf.data())
+        self.freed += len(before - self.retained.data())
         self.compare()
 
     def erase(self) -> None:
@@ -313,7 +313,7 @@ class RetentionWalk:
         crash = CrashAt(self.rng.choice((None, self.rng.randrange(1, 25))))
         before = self._holding(uid, key)
         try:
-            done = self.shelf.erase(uid, key, crash)
+            done = self.retained.erase(uid, key, crash)
         except Killed:
             self.trace.append(f"  died at {':'.join(crash.at)}")
             self._look_at_plans()
@@ -322,7 +322,7 @@ class RetentionWalk:
                 self.advance()
             if self.rng.random() < 0.3:
                 self.merge()
-            done = self.shelf.erase(uid, key)
+            done = self.retained.erase(uid, key)
         self.erased += bool(before)
         assert bool(before) <= bool(done.number) or any(crash.at), "it was there, and nothing was done"
         self._look_at_plans()
@@ -331,15 +331,15 @@ class RetentionWalk:
         self.compare(swept=False)
 
     def _holding(self, uid: str, key: str) -> list[str]:
-        found = [self.shelf.coordinator.checkpoint(n) for n in self.oracle.known if n not in self.oracle.released]
-        return [c.plan.name for c in found if any(_is_of(key, row) for row in self.shelf.rows(c)[f"{uid} state"])]
+        found = [self.retained.coordinator.checkpoint(n) for n in self.oracle.known if n not in self.oracle.released]
+        return [c.plan.name for c in found if any(_is_of(key, row) for row in self.retained.rows(c)[f"{uid} state"])]
 
     def _look_at_plans(self) -> None:
         """An erasure aborts open plans and publishes sealed ones."""
         for name, line in self.oracle.lines.items():
             if line.open_id is None or line.closed is not None:
                 continue
-            state = self.shelf.coordinator.state(self.shelf.coordinator.plan_of(line.open_id))
+            state = self.retained.coordinator.state(self.retained.coordinator.plan_of(line.open_id))
             if isinstance(state, Completed):
                 self._completed(name, state.checkpoint)
             elif isinstance(state, Aborted):
@@ -351,23 +351,23 @@ class RetentionWalk:
         for number, known in self.oracle.known.items():
             if number in self.oracle.released:
                 continue
-            found = self.shelf.coordinator.checkpoint(number)
+            found = self.retained.coordinator.checkpoint(number)
             held = f"{uid} state"
             left = [row for row in known.rows[held] if not _is_of(key, row)]
-            if not partly or self.shelf.rows(found)[held] == left:
+            if not partly or self.retained.rows(found)[held] == left:
                 known.rows[held] = left
-            known.files = self.shelf.named(found)
+            known.files = self.retained.named(found)
 
     def compare(self, *, swept: bool = True) -> None:
         """Released is what the oracle says; the rest reads back to what it was; nothing is there that nobody needs."""
-        gone = {int(n[4:]) for n, t in of_checkpoints(self.shelf.coordinator.objects).items() if t.confirmed}
+        gone = {int(n[4:]) for n, t in of_checkpoints(self.retained.coordinator.objects).items() if t.confirmed}
         assert gone == self.oracle.released, (sorted(gone), sorted(self.oracle.released))
         for number, known in self.oracle.known.items():
             if number not in gone:
-                found = self.shelf.coordinator.checkpoint(number)
-                assert self.shelf.rows(found) == known.rows, f"chk-{number} holds something else than it did"
+                found = self.retained.coordinator.checkpoint(number)
+                assert self.retained.rows(found) == known.rows, f"chk-{number} holds something else than it did"
         self._compare_indexes()
-        data, needed = self.shelf.data(), self.oracle.needed()
+        data, needed = self.retained.data(), self.oracle.needed()
         assert needed <= data, f"needed, and gone: {sorted(needed - data)}"
         if not swept:
             return
@@ -376,21 +376,21 @@ class RetentionWalk:
 
     def _compare_indexes(self) -> None:
         """What a look finds by the index that has come along is what it finds by none, and by one that was kept."""
-        held, rule = self.shelf.index.cache.held, Retention.keep_last(2)
+        held, rule = self.retained.index.cache.held, Retention.keep_last(2)
         name, *_ = [*held, None]
         if name is not None and self.rng.random() < 0.2:
             at = self.rng.randrange(len(held[name]))
             held[name] = held[name][:at] + self.rng.choice((b"", b"x", b"0")) + held[name][at + 1 :]
-        c, files = self.shelf.coordinator, self.shelf.files
+        c, files = self.retained.coordinator, self.retained.files
         anew = Judge(coordinator=c, files=files, survey=look(replace(c, index=ManifestIndex()), rule))
         kept = ManifestIndex(MemoryCache(dict(held)))
-        for index in (kept, self.shelf.index):
+        for index in (kept, self.retained.index):
             judge = Judge(coordinator=c, files=files, survey=look(replace(c, index=index), rule))
             assert judge.survey == anew.survey
             for after in (True, False):
                 assert judge.registry(after_release=after) == anew.registry(after_release=after)
         if self.rng.random() < 0.3:
-            self.shelf.index = kept  # another process goes on
+            self.retained.index = kept  # another process goes on
 
     def _tolerated(self, path: str) -> bool:
         """Of an open plan, of a compaction that waits for the next plan, of a timeline without a checkpoint."""
@@ -411,8 +411,8 @@ class RetentionWalk:
         ]
 
     def _began_with(self, name: str) -> set[str]:
-        genesis = self.shelf.coordinator.timelines.entry(name, 1)
-        return {path for h in genesis.handles.values() for s in h for path in self.shelf.of_version(s)}
+        genesis = self.retained.coordinator.timelines.entry(name, 1)
+        return {path for h in genesis.handles.values() for s in h for path in self.retained.of_version(s)}
 
     def _known(self, found: Checkpoint, name: str) -> Known:
         line = self.oracle.lines[name]
@@ -420,8 +420,8 @@ class RetentionWalk:
             timeline=name,
             parent=self.oracle.newest(name),
             at_ms=found.plan.logical_time_ms,
-            rows=deepcopy(self.shelf.rows(found)),
-            files=self.shelf.named(found) if line else set(),
+            rows=deepcopy(self.retained.rows(found)),
+            files=self.retained.named(found) if line else set(),
         )
 
     def _planned(self, name: str) -> None:

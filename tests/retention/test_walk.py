@@ -16,13 +16,13 @@ SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
 CHUNKS = 10
 
 
-def walked(shelf: RetentionPipeline, seed: int, steps: int, *, erases: bool = False) -> RetentionWalk:
+def walked(retained: RetentionPipeline, seed: int, steps: int, *, erases: bool = False) -> RetentionWalk:
     """A walk, compared with its oracle after every sweep, and after every erasure where there are some."""
-    walk = RetentionWalk(shelf, seed, erases=erases)
+    walk = RetentionWalk(retained, seed, erases=erases)
     try:
         return walk.steps(steps)
     except BaseException:
-        print(f"seed {seed}, {steps} steps on {type(shelf).__name__}", *walk.trace[-40:], sep="\n")
+        print(f"seed {seed}, {steps} steps on {type(retained).__name__}", *walk.trace[-40:], sep="\n")
         raise
 
 

@@ -33,11 +33,11 @@ class PinnedCheckpoint:
     deleted: bool = False
 
     def __post_init__(self) -> None:
-        house = BankPipeline()
-        house.send(1)
-        house.complete()
+        bank = BankPipeline()
+        bank.send(1)
+        bank.complete()
         self.scheduler = Scheduler(Random(self.seed))
-        self.coordinator = replace(house.coordinator, store=SteppedStore(house.store.objects, self.scheduler.pause))
+        self.coordinator = replace(bank.coordinator, store=SteppedStore(bank.store.objects, self.scheduler.pause))
 
     @property
     def savepoints(self) -> Savepoints:

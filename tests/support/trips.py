@@ -55,13 +55,18 @@ class TripsPipeline:
         return plan.id
 
     @property
+    def root(self) -> Path:
+        """The folder with the warehouse."""
+        return self.line.root.parent
+
+    @property
     def folder(self) -> Path:
         """Of the pipeline's objects."""
         return self.line.root / "trips"
 
     def context(self, **settings: Any) -> DiskContext:
         """Another process over the same warehouse, with these settings, and with the pipeline's clock."""
-        made = DiskContext(self.line, settings_of(self.line.root.parent, **settings))
+        made = DiskContext(self.line, settings_of(self.root, **settings))
         made.clock = self.line.clock  # type: ignore[assignment]
         return made
 

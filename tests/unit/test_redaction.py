@@ -54,15 +54,15 @@ def test_no_error_log_line_or_record_holds_it(address: str) -> None:
 
 
 def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
-    house = BankPipeline(fail=RuntimeError(ADDRESSES[0]))
-    house.send(2)
+    bank = BankPipeline(fail=RuntimeError(ADDRESSES[0]))
+    bank.send(2)
     with pytest.raises(RuntimeError):
-        house.loop.run_once(PlanRequest(origin="test"))
-    (report,) = house.reports
+        bank.loop.run_once(PlanRequest(origin="test"))
+    (report,) = bank.reports
     assert report.state is not None
-    house.coordinator.abort(report.state.plan, report.failure)
+    bank.coordinator.abort(report.state.plan, report.failure)
     assert "token=***" in report.failure.message
-    assert not any(CANARY.encode() in raw for raw in house.store.objects.values())
+    assert not any(CANARY.encode() in raw for raw in bank.store.objects.values())
 
 
 @pytest.mark.parametrize("spark", [ADDRESSES[0], ADDRESSES[2]])

@@ -11,23 +11,23 @@ from tidemark.testing.twin.memory import MemoryCompute
 
 @pytest.mark.parametrize("step", ["fold.accounts", "runs.accounts", "gate"])
 def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(step: str) -> None:
-    house = BankPipeline()
-    house.send(3)
-    plan = house.plan()
+    bank = BankPipeline()
+    bank.send(3)
+    plan = bank.plan()
 
     def crash(at: str, moment: str) -> None:
         if (at, moment) == (step, "after"):
-            house.log.create("payments", 2)
-            house.send(3)
+            bank.log.create("payments", 2)
+            bank.send(3)
 
     job = CheckpointJob(
-        compute=MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables),
-        tables=house.tables,
-        clock=house.clock,
-        write_ids=house.ids,
+        compute=MemoryCompute(pipeline=bank.pipeline, log=bank.log, tables=bank.tables),
+        tables=bank.tables,
+        clock=bank.clock,
+        write_ids=bank.ids,
         listener=crash,
         max_dead_letters=1.0,
     )
     with pytest.raises(DataLostError, match="payments#1 became payments#2"):
-        job.execute(house.coordinator.begin(plan))
-    assert isinstance(house.coordinator.open_plan(), OpenPlan), "nothing was sealed"
+        job.execute(bank.coordinator.begin(plan))
+    assert isinstance(bank.coordinator.open_plan(), OpenPlan), "nothing was sealed"
