@@ -82,7 +82,7 @@ def repeated_helpers(modules: Sequence[Module]) -> list[str]:
 
 
 def retired_classes(modules: Sequence[Module]) -> list[str]:
-    """Classes of tests whose names say nothing of what they are."""
+    """Classes of tests under a name that had several meanings."""
     return [
         f"{module.name}:{node.lineno}: {node.name}"
         for module in modules

@@ -1,4 +1,4 @@
-"""Crashes of a process: the exception that stands for SIGKILL, and a listener that raises it at a crash point."""
+"""Crashes of a process: the exception that replaces SIGKILL, and a listener that raises it at a crash point."""
 
 
 class Killed(BaseException):

@@ -23,7 +23,7 @@ AT = datetime(2024, 5, 1, tzinfo=UTC)
 
 @dataclass
 class TripsPipeline:
-    """The trips of buses: who drives, what is made of it, and what the pages say."""
+    """The trips of buses: its records, its checkpoints, and the pages over them."""
 
     line: DiskPipeline
     pages: Context
