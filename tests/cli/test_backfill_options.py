@@ -34,7 +34,7 @@ def test_what_may_become_live_has_no_end_and_that_is_said_before_anything_is_rep
     tidemark: Command, mode: str, options: tuple[str, ...]
 ) -> None:
     before = tidemark.objects("till")
-    tidemark(*COMMAND, "--to", "chk-2", "--mode", mode, *options).failed(2, "up to chk-2 cannot become live", "end out")
+    tidemark(*COMMAND, "--to", "chk-2", "--mode", mode, *options).failed(2, "chk-2 cannot become live", "omit the end")
     assert tidemark.objects("till") == before
     told = tidemark(*COMMAND, "--to", "chk-2", "--json").ok().json
     assert (told["to"], told["left"]) == ("chk-2", [["chk-2"]]), "to compare it is allowed"

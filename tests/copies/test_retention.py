@@ -130,4 +130,4 @@ def test_what_was_brought_and_released_is_told_by_what_brought_it(brought: Broug
     brought.made.grown(2)
     plan = brought.tidemark("retention", "plan", "market", "--keep", "keep_last(1)", "--all", "--json").ok().json
     whys = {f["why"] for f in plan["free"] if "/again-" in f["file"]}
-    assert {why.split()[:4] == ["brought", "in", "by", brought.kind] for why in whys} == {True}, whys
+    assert {why.split()[:3] == ["imported", "by", brought.kind] for why in whys} == {True}, whys
