@@ -32,7 +32,7 @@ from tidemark.model.core.ttl import Ttl as Ttl
 from tidemark.model.core.types import Precision as Precision
 from tidemark.model.core.types import field_type
 from tidemark.model.kinds.base.kind import StateDescriptor as StateDescriptor
-from tidemark.model.kinds.base.kind import annotated
+from tidemark.model.kinds.base.kind import annotate
 
 _OWN = ("Keyed", "Operator", "Precision", "StateDescriptor", "Ttl", "split_list", "union_list")
 _KINDS = "tidemark.model.kinds"
@@ -123,4 +123,4 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
         checked_field(declared.was)
     if name == "clear":
         raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
-    return replace(annotated(declared, checked_field(name), field_type(hint, where), where), hint=hint)
+    return replace(annotate(declared, checked_field(name), field_type(hint, where), where), hint=hint)

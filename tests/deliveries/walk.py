@@ -10,10 +10,10 @@ from random import Random
 from tests.deliveries.oracle import At, Erased, Key, Made, Oracle, Record, Table
 from tests.deliveries.world import P0, P1, TOPIC, Broker, World
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.plans.sink_inputs import Undelivered
-from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Restored
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -227,7 +227,7 @@ class Walk:
         broker = Broker(lambda topic, message: None, accepts=rng.choice((None, None, rng.randrange(6))))
         at_most, dies = rng.choice((None, None, 1)), rng.random() < 0.1
         overtaken = rng.choice((None, None, None, self.advance, self.restore, self.promote))
-        for due in undelivered(self.world.coordinator)[:at_most]:
+        for due in list_undelivered(self.world.coordinator)[:at_most]:
             if overtaken is not None and not self.delivering:
                 self.delivering, verb, overtaken = True, overtaken, None
                 self.note(f"  overtaken by {verb.__name__}")
@@ -259,14 +259,14 @@ class Walk:
         sent = sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=broker))
         self.note(f"  {plan.name} sends {sent} to {name}{' and dies' if dies else ''}")
         if not dies:
-            delivered(self.world.coordinator, replace(due, records=sent))
+            record_delivery(self.world.coordinator, replace(due, records=sent))
             self.oracle.unrecorded.pop((plan.id, name), None)
 
     def drain(self) -> None:
         """All that waits is sent: then nothing of the live line may be missing, and nothing may wait."""
-        for due in undelivered(self.world.coordinator):
+        for due in list_undelivered(self.world.coordinator):
             self._deliver(due, Broker(lambda topic, message: None))
-        assert not undelivered(self.world.coordinator)
+        assert not list_undelivered(self.world.coordinator)
         owed = self.oracle.owed()
         assert not owed, f"never sent: {owed}"
 
@@ -358,7 +358,7 @@ class Walk:
             if self.world.coordinator.timelines.live() != name:
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
-        if isinstance(done, Behind):
+        if isinstance(done, PromotionBlocked):
             return
         assert isinstance(done, Promoted)
         self.note(f"  {name}, send={send}")

@@ -9,14 +9,14 @@ from tidemark.errors import ConflictError, NotFoundError, UsageError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations import savepoints, timelines
-from tidemark.operations.backfill import BackfillTerms, outlook_facts
+from tidemark.operations.backfill import BackfillOptions, outlook_facts
 from tidemark.web import overview, previews
 from tidemark.web.history_json import HistoryQuery
 from tidemark.web.previews import RestorePointRequest
 
 
 def backfill(world: Trips, number: int, fork: str) -> Backfill:
-    terms = BackfillTerms(begins=RestoreRequest(checkpoint=number), fork=fork)
+    terms = BackfillOptions(begins=RestoreRequest(checkpoint=number), fork=fork)
     return backfill_operations.open_backfill(world.pages, "trips", terms)
 
 

@@ -18,10 +18,10 @@ from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
-from tidemark.engine.read.batch_reader import Taker
+from tidemark.engine.read.batch_reader import BatchReader
 from tidemark.engine.read.source import KafkaOptions
-from tidemark.engine.state.resolve_sql import compacted as by_spark
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import compact_rows as by_spark
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -40,7 +40,7 @@ from tidemark.testing.twin.memory import (
     MemoryTables,
     SequentialIds,
 )
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 NOW_MS = 4_102_444_800_000
 _RAW = pa.schema(
@@ -67,7 +67,7 @@ class FrameCompute:
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:
         kafka = KafkaOptions(bootstrap="nowhere:1")
         compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
-        taker = Taker(
+        taker = BatchReader(
             pipeline=self.pipeline,
             warehouse=self.warehouse,
             plan=plan,
@@ -75,7 +75,7 @@ class FrameCompute:
             blocked=(),
             folders=folders,
         )
-        return SparkBatch(compute, plan, taker.taken(), {})
+        return SparkBatch(compute, plan, taker.read(), {})
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
         rows = [
@@ -139,7 +139,7 @@ class World(InMemory):
     def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
         """What a compaction of everything writes."""
         schema, rows = checkpoint.plan.schemas[uid], self._rows(checkpoint.handles[uid])
-        made = compacted(schema, rows, checkpoint.now, deepest=deepest)
+        made = compact_rows(schema, rows, checkpoint.now, deepest=deepest)
         return _shown(pa.Table.from_pylist(made, schema=arrow_schema(run_columns(schema))).to_pylist())
 
     def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
@@ -188,7 +188,7 @@ class SparkWorld(World):
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
         by_spark = (
-            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            resolve_state(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
             .toArrow()
             .cast(by_duckdb.schema)
         )

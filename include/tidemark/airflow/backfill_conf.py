@@ -21,7 +21,7 @@ from tidemark.model.core.names import parse_id
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
     from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.operations.backfill import BackfillTerms
+    from tidemark.operations.backfill import BackfillOptions
     from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
@@ -48,7 +48,7 @@ class BackfillConf(BeginningConf):
     max_records: int | None = Field(None, ge=1, strict=True)
     name: str | None = None
 
-    def terms(self, run_id: str, fork: str = "") -> "BackfillTerms":
+    def terms(self, run_id: str, fork: str = "") -> "BackfillOptions":
         """Returns the backfill that the form requests.
 
         Args:
@@ -59,7 +59,7 @@ class BackfillConf(BeginningConf):
             UsageError: no starting point or two of them, or `to` with a mode that may promote the fork.
         """
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
-        from tidemark.operations.backfill import BackfillTerms
+        from tidemark.operations.backfill import BackfillOptions
 
         begins = RestoreRequest(
             savepoint=self.savepoint or None,
@@ -68,7 +68,7 @@ class BackfillConf(BeginningConf):
             force=self.force,
         )
         to = parse_id(self.to) if self.to else None
-        return BackfillTerms(
+        return BackfillOptions(
             begins=begins,
             fork=fork or self.name or "",
             to=to,

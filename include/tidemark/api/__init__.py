@@ -22,16 +22,16 @@ from tidemark.api.state import StateTable
 from tidemark.api.timelines import PipelineTimelines, Timeline
 from tidemark.api.warehouse import Warehouse, open
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.operations.backfill import BackfillTerms
-from tidemark.operations.erasure import ErasureTerms
+from tidemark.operations.backfill import BackfillOptions
+from tidemark.operations.erasure import ErasureOptions
 from tidemark.ports import PlanRequest
 
 __all__ = [
     "At",
-    "BackfillTerms",
+    "BackfillOptions",
     "CompletedCheckpoint",
     "DryRun",
-    "ErasureTerms",
+    "ErasureOptions",
     "PipelineHistory",
     "PipelineRetention",
     "PipelineSavepoints",

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed
 from tidemark.api.dry_run import DryRun
-from tidemark.api.lookups import At, advising, restore_request
+from tidemark.api.lookups import At, add_advice, restore_request
 from tidemark.api.pipeline_reader import PipelineReader
 from tidemark.api.retention import PipelineRetention
 from tidemark.api.savepoints import PipelineSavepoints
@@ -18,8 +18,8 @@ from tidemark.errors import UsageError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill, checkpoints, erasure, observability, timelines
 from tidemark.operations import stop as stopping
-from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts
-from tidemark.operations.erasure import ErasureTerms, erasure_facts
+from tidemark.operations.backfill import BackfillOptions, difference_facts, outlook_facts
+from tidemark.operations.erasure import ErasureOptions, erasure_facts
 from tidemark.operations.timelines import promoted_facts, restore_facts, restored_facts
 from tidemark.ports import PlanRequest
 
@@ -124,7 +124,7 @@ class PipelineHistory(PipelineReader):
 
         `commit()` raises ConflictError if the fork lacks checkpoints, without `discard`.
         """
-        with advising(".timelines.list() lists them."):
+        with add_advice(".timelines.list() lists them."):
             planned = timelines.plan_promote(self.context, self.name, timeline)
 
         def execute() -> Mapping[str, Any]:
@@ -198,11 +198,11 @@ class PipelineHistory(PipelineReader):
         """
         return stopping.resume(self.context, self.name, note or f"resumed by {user_name()}", force=force) is not None
 
-    def backfill(self, begins: At | BackfillTerms) -> DryRun:
+    def backfill(self, begins: At | BackfillOptions) -> DryRun:
         """Plans a backfill: repeat the checkpoints since a restore point with the current code, on a fork; compare.
 
         Args:
-            begins: where it begins, as in `restore`; or `tidemark.api.BackfillTerms`, which have all options. With
+            begins: where it begins, as in `restore`; or `tidemark.api.BackfillOptions`, which have all options. With
                 `promotes` the fork becomes live in the end.
 
         Returns:
@@ -215,7 +215,7 @@ class PipelineHistory(PipelineReader):
         >>> w["flights"].backfill("winter").plan["left"]
         [['chk-3']]
         """
-        terms = begins if isinstance(begins, BackfillTerms) else BackfillTerms(begins=restore_request(begins))
+        terms = begins if isinstance(begins, BackfillOptions) else BackfillOptions(begins=restore_request(begins))
         one = backfill.open_backfill(self.context, self.name, terms)
 
         def execute() -> Mapping[str, Any]:
@@ -231,13 +231,13 @@ class PipelineHistory(PipelineReader):
 
         return DryRun("backfill", {"executed": False, **outlook_facts(one.outlook())}, execute)
 
-    def erase(self, uid: str, *key: object, terms: ErasureTerms | None = None) -> DryRun:
+    def erase(self, uid: str, *key: object, terms: ErasureOptions | None = None) -> DryRun:
         """Plans to erase a key from the live state and from every restore point, and from operators behind this one.
 
         Args:
             uid: the operator.
             *key: a value for each key column, in the order of `key_by`.
-            terms: how far it goes, as `tidemark.api.ErasureTerms`.
+            terms: how far it goes, as `tidemark.api.ErasureOptions`.
 
         Returns:
             A dry run; `plan` names the restore points and files that hold the key, and the copies that would stay.
@@ -257,7 +257,7 @@ class PipelineHistory(PipelineReader):
         True
         """
         texts = [str(value) for value in key]
-        wanted = terms or ErasureTerms(owner=user_name())
+        wanted = terms or ErasureOptions(owner=user_name())
 
         def execute() -> Mapping[str, Any]:
             return erasure_facts(erasure.erase(self.context, self.name, uid, texts, wanted))

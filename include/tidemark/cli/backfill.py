@@ -18,7 +18,7 @@ from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.operations import backfill as backfill_operations
-from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts, step_facts
+from tidemark.operations.backfill import BackfillOptions, difference_facts, outlook_facts, step_facts
 
 
 class Mode(Enum):
@@ -55,7 +55,7 @@ class RangeOptions:
     allow_non_restored_state: AllowNonRestoredState = False
     force: Annotated[bool, typer.Option("--force", help="Allow a savepoint that drained the pipeline.")] = False
 
-    def terms(self, mode: Mode) -> BackfillTerms:
+    def terms(self, mode: Mode) -> BackfillOptions:
         """Returns the request that the options make.
 
         Raises:
@@ -67,7 +67,7 @@ class RangeOptions:
             allow_non_restored_state=self.allow_non_restored_state,
             force=self.force,
         )
-        return BackfillTerms(
+        return BackfillOptions(
             begins=begins,
             fork=self.name,
             to=None if self.to is None else parse_id(self.to),

@@ -10,7 +10,7 @@ from tidemark.cli.option_groups import Execute, user_name, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.context import open_context
 from tidemark.operations import erasure
-from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
+from tidemark.operations.erasure import ErasureOptions, ErasureReport, erasure_facts
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 Key = Annotated[
@@ -48,7 +48,7 @@ def erase(
     """
     context, (pipeline, uid) = open_context(), operator
     if execute:
-        terms = ErasureTerms(forever=options.block, owner=options.owner or user_name(), now=options.now)
+        terms = ErasureOptions(forever=options.block, owner=options.owner or user_name(), now=options.now)
         report = erasure.erase(context, pipeline, uid, key, terms)
     else:
         report = erasure.plan_erasure(context, pipeline, uid, key)
@@ -112,7 +112,7 @@ def _show_behind(pipeline: str, report: ErasureReport) -> None:
 
 
 def _show_remains(report: ErasureReport) -> None:
-    left = report.remains
+    left = report.residue
     for table, rows in left.dead_letters.items():
         note(f"not erased: {rows} dead letters mention the key: {table}")
     for table, rows in left.sinks.items():

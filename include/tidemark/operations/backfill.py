@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillTerms:
+class BackfillOptions:
     """The terms of a backfill.
 
     Attributes:
@@ -82,7 +82,9 @@ def restore_once(context: Context, name: str, request: RestoreRequest) -> Restor
     return done if done.won else None
 
 
-def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
+def open_backfill(
+    context: Context, name: str, terms: BackfillOptions, listener: StepListener = ignore_step
+) -> Backfill:
     """Opens the backfill with some terms; the same terms and the same code find the same backfill.
 
     Args:

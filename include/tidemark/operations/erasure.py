@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tidemark.context import Context
 from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
-from tidemark.coordinator.retention.erasure_residue import Remains, remains
-from tidemark.coordinator.retention.erasure_search import Found
+from tidemark.coordinator.retention.erasure_residue import ErasureResidue, erasure_residue
+from tidemark.coordinator.retention.erasure_search import KeyOccurrences
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureTerms:
+class ErasureOptions:
     """The scope of an erasure.
 
     Attributes:
@@ -33,7 +33,7 @@ class ErasureTerms:
     now: bool = False
 
 
-_DEFAULT_TERMS = ErasureTerms()
+_DEFAULT_TERMS = ErasureOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ErasureReport:
         uid: the operator.
         key: its key, as text.
         found: where the key was before the erasure.
-        remains: the places that the erasure does not reach.
+        residue: the places that the erasure does not reach.
         done: the completed erasure.
         swept: the files that were deleted at once.
         chained: reports of downstream operators with the same key columns, from which the key is erased as well.
@@ -56,8 +56,8 @@ class ErasureReport:
 
     uid: str
     key: tuple[str, ...]
-    found: Found
-    remains: Remains
+    found: KeyOccurrences
+    residue: ErasureResidue
     done: Erased | None = None
     swept: Swept | None = None
     chained: tuple["ErasureReport", ...] = ()
@@ -83,7 +83,7 @@ def erase(
     name: str,
     uid: str,
     key: Sequence[str],
-    terms: ErasureTerms = _DEFAULT_TERMS,
+    terms: ErasureOptions = _DEFAULT_TERMS,
 ) -> ErasureReport:
     """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what a killed call left.
 
@@ -133,7 +133,7 @@ def _chained(context: Context, name: str, uid: str) -> Chained | None:
         return None
 
 
-def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> list[Eraser]:
+def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureOptions) -> list[Eraser]:
     """The erasers of an operator and of the downstream operators that hold the same key."""
     made = [_eraser(context, name, uid, key, terms)]
     chained = _chained(context, name, uid)
@@ -149,13 +149,13 @@ def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: E
 
 def _search(context: Context, eraser: Eraser) -> ErasureReport:
     searcher = eraser.searcher
-    found = searcher.look()
+    found = searcher.search_keys()
     refuse_held(eraser.coordinator, found)
     wanted = eraser.request
-    return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, remains=remains(found, searcher))
+    return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, residue=erasure_residue(found, searcher))
 
 
-def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
+def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureOptions) -> Eraser:
     from tidemark.engine.write.parquet_writer import written_run
     from tidemark.tables.key_rewriter import ParquetKeyFiles
 
@@ -196,7 +196,7 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
 
 def erasure_facts(report: ErasureReport) -> dict[str, object]:
     """An erasure as JSON values."""
-    found, left, done = report.found, report.remains, report.done
+    found, left, done = report.found, report.residue, report.done
     files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
     return {
         "uid": report.uid,

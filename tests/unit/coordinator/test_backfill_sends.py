@@ -7,7 +7,7 @@ from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling
 from tidemark import KafkaSink
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.coordinator.recovery.backfill import Backfill
 
 
@@ -15,8 +15,8 @@ def half_sent() -> tuple[House, Backfill]:
     """Three checkpoints, the first two delivered; a backfill from the first one."""
     house = telling(KafkaSink("seen", topic="out"))
     made = three(house)
-    for due in undelivered(house.coordinator)[:2]:
-        delivered(house.coordinator, due)
+    for due in list_undelivered(house.coordinator)[:2]:
+        record_delivery(house.coordinator, due)
     return house, backfill(house, made[0])
 
 

@@ -9,7 +9,7 @@ from tests.unit.coordinator.house import ASK, House, at
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Void
+from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Subsumed
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.errors import ConflictError, StoreError
@@ -131,7 +131,7 @@ def test_a_fold_whose_timeline_ended_goes_on_with_the_live_one() -> None:
     first = house.complete(replace(DAY, interval_end=at(5)))
     plan = house.plan(DAY)
     house.recovery.restore(Beginning(checkpoint=first))
-    assert isinstance(house.coordinator.state(plan), Void)
+    assert isinstance(house.coordinator.state(plan), Subsumed)
     folded = house.loop.fold(plan, DAY)
     assert isinstance(folded.state, SealedPlan)
     assert (plan.slot.timeline, folded.state.plan.slot.timeline) == ("t1", "t2")

@@ -12,8 +12,8 @@ from tests.unit.coordinator.house import ASK, P0, PIPELINE, House, at
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import Died, dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
-from tidemark.cli.timeline import drawn, plain_tree
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.cli.timeline import draw_tree, plain_tree
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.coordinator.records.states import Promoted, Restored
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.recovery.restore import Recovery
@@ -96,7 +96,7 @@ def rows(house: House, checkpoint: Checkpoint) -> list[tuple[int, int]]:
 def sent(house: House) -> list[int]:
     """Offsets of the records that the next delivery answers."""
     found = []
-    for due in undelivered(house.coordinator):
+    for due in list_undelivered(house.coordinator):
         held = [r for r in house.tables.rows(due.table.handle) if due.is_due(r)]
         offsets = [number(r["_offset"]) for r in held]
         found += [offset for offset in offsets if due.checkpoint.plan.ranges[P0].start <= offset]
@@ -192,8 +192,8 @@ def test_a_sink_goes_back_where_the_live_timeline_lacks_rows_of_the_checkpoint()
 def test_what_happens_to_topics_is_told_plainly() -> None:
     house = telling(KafkaSink("seen", topic="out"))
     three(house)
-    for due in undelivered(house.coordinator)[:2]:
-        delivered(house.coordinator, due)
+    for due in list_undelivered(house.coordinator)[:2]:
+        record_delivery(house.coordinator, due)
     again = "records sent to topic out stay; records that are read again are sent again, under other ids"
     assert plan(house, checkpoint=1, restore_sinks=True).sinks == {"seen": again}
     assert plan(house, checkpoint=1).sinks == {"seen": "records sent to topic out stay, and are not sent again"}
@@ -213,15 +213,15 @@ def test_a_promote_sends_what_was_not_sent_and_only_when_it_is_asked() -> None:
         fork(house, made[0]).run_once(ASK)
         house.send(1)
         fork(house, made[0]).run_once(ASK)
-        for due in undelivered(house.coordinator)[:2]:
-            delivered(house.coordinator, due)
+        for due in list_undelivered(house.coordinator)[:2]:
+            record_delivery(house.coordinator, due)
         assert isinstance(house.promotion.promote("fix", send=asked), Promoted)
         house.send(1)
         house.complete()
         assert sent(house) == wanted
-        for due in undelivered(house.coordinator):
-            delivered(house.coordinator, due)
-        assert undelivered(house.coordinator) == []
+        for due in list_undelivered(house.coordinator):
+            record_delivery(house.coordinator, due)
+        assert list_undelivered(house.coordinator) == []
 
 
 def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
@@ -291,6 +291,6 @@ def test_the_tree_of_timelines_is_read_from_their_ends() -> None:
     }
     drawing = Console(width=100, color_system=None)
     with drawing.capture() as told:
-        drawing.print(drawn(list(found.values())))
+        drawing.print(draw_tree(list(found.values())))
     lines = [text.strip("│├└─ ") for text in told.get().splitlines()]
     assert sorted(lines) == sorted(text.strip() for text in plain_tree(list(found.values())))

@@ -13,11 +13,11 @@ from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, te
 from tidemark import DeltaSink, KafkaSink, Process
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.checkpoints.loop import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.retention.collect_roots import look
 from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.operators import Operator
 from tidemark.declare.retention import Retention
@@ -56,12 +56,12 @@ def declare(house: House, sink: DeltaSink | KafkaSink | None) -> None:
 def deliver(house: House, count: int | None = None) -> list[int]:
     """Sends what is due, or the first of it; returns the offsets."""
     found: list[int] = []
-    for due in undelivered(house.coordinator)[:count]:
+    for due in list_undelivered(house.coordinator)[:count]:
         for segment in due.table.handle:
             own = (f for f in house.tables.files_of(segment) if f.checkpoint == due.checkpoint.id)
             held = [row for f in own for row in house.tables.files[f"{segment.path}/{f.path}"]]
             found += [int(str(row["_offset"])) for row in held if due.is_due(row)]
-        delivered(house.coordinator, due)
+        record_delivery(house.coordinator, due)
     return found
 
 
@@ -293,14 +293,14 @@ def test_a_delivery_that_ended_while_a_restore_began_is_seen() -> None:
 def test_a_delivery_that_ends_after_its_timeline_was_closed_is_seen(as_restore: bool) -> None:
     house = kafka()
     assert deliver(house, 1) == [0]
-    under_way, *later = undelivered(house.coordinator)
+    under_way, *later = list_undelivered(house.coordinator)
     if as_restore:
         restored(house, checkpoint=1)
     else:
         fork(house, house.coordinator.checkpoint(1)).run_once(ASK)
         promote(house, send=True)
     assert not any(is_live(house.coordinator, due) for due in later)
-    delivered(house.coordinator, under_way)
+    record_delivery(house.coordinator, under_way)
     if as_restore:
         house.complete()
     assert deliver(house) == [2]
@@ -334,7 +334,7 @@ def test_what_waits_is_sent_and_pinned_although_its_sink_was_taken_out() -> None
     declare(house, None)
     house.send(1)
     house.complete()
-    kept = look(house.coordinator, Retention.keep_last(1)).reasons
+    kept = collect_roots(house.coordinator, Retention.keep_last(1)).reasons
     assert sorted(number for number, why in kept.items() if why) == [2, 3, 4]
     sweep(house)
     assert deliver(house) == [1, 2]

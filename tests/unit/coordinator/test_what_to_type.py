@@ -11,7 +11,7 @@ import pytest
 from tests.unit.coordinator.house import ASK, House
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
+from tidemark.coordinator.plans.replay_ranges import ReplayProgress, list_remaining
 from tidemark.coordinator.records.states import Refused
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
@@ -74,7 +74,7 @@ def fenced(house: House) -> None:
 
 def repeat_another_line(house: House) -> None:
     house.recovery.fork(RestoreRequest(checkpoint=2).beginning(house.coordinator), "later")
-    remaining(house.coordinator.timelines, ReplayProgress.of(house.coordinator.head("later")), 1)
+    list_remaining(house.coordinator.timelines, ReplayProgress.of(house.coordinator.head("later")), 1)
 
 
 CASES: list[tuple[Callable[[House], object], str]] = [

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, list_undelivered
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
+    list_remaining,
     refuse_end,
     refuse_lost,
-    remaining,
     steps,
     whole,
 )
@@ -147,7 +147,7 @@ class Backfill:
         place = (
             ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
         )
-        recorded = remaining(self.coordinator.timelines, place, to)
+        recorded = list_remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
         return Outlook(
@@ -256,7 +256,7 @@ class Backfill:
         """Checkpoints after the beginning whose rows wait in outboxes, per sink."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
         kept = {c.id for c in timelines.ancestry(self.request.beginning.checkpoint)}
-        for due in undelivered(self.coordinator):
+        for due in list_undelivered(self.coordinator):
             if due.checkpoint.id not in kept:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
         return found
@@ -327,7 +327,7 @@ def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> li
     Raises:
         ConflictError: the checkpoint is no ancestor of the live head.
     """
-    return remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
+    return list_remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:

@@ -136,7 +136,7 @@ EVERY = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Punctuality:
+class DeadlineStatus:
     """The state of a pipeline against its deadline.
 
     Attributes:
