@@ -55,7 +55,7 @@ class Importing:
 
     def handles(self, number: int) -> dict[str, StateHandle]:
         """The imported state per uid: the first version of its own table; empty if there are no rows."""
-        return {uid: self._handle(uid, state, number) for uid, state in self.export.states.items()}
+        return {uid: self._imported_state(uid, state, number) for uid, state in self.export.states.items()}
 
     def segment_import(self, uid: str, number: int, job: str) -> SegmentImport:
         """An operator's rows and the folder that they are imported to."""
@@ -77,7 +77,7 @@ class Importing:
         """The least id that the tables may be named by: rows name checkpoints up to that of the export."""
         return max(1, self.export.checkpoint)
 
-    def _handle(self, uid: str, state: ExportedState, number: int) -> StateHandle:
+    def _imported_state(self, uid: str, state: ExportedState, number: int) -> StateHandle:
         if not state.rows:
             return StateHandle()
         segment = Segment(
