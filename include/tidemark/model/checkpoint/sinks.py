@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
@@ -66,7 +65,7 @@ AHEAD = SinkTraits(
 
 
 SINK_KINDS: dict[str, SinkTraits] = {}
-"""The traits of every kind that manifests store; `sinks.known_sinks` registers them."""
+"""The traits of every kind that manifests store. `sinks.known_sinks` registers them: sinks build on this module."""
 
 
 def traits_of(kind: str) -> SinkTraits:
@@ -75,9 +74,6 @@ def traits_of(kind: str) -> SinkTraits:
     Raises:
         UsageError: this release has no such sink.
     """
-    if kind not in SINK_KINDS:
-        # Sinks build on this module, so it cannot import them; most commands need none of them.
-        import_module("tidemark.sinks.known_sinks")
     if kind not in SINK_KINDS:
         raise UsageError(
             f"this release has no sink of kind {kind!r}; there are {', '.join(sorted(SINK_KINDS))}",
