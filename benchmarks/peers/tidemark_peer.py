@@ -18,7 +18,7 @@ from tidemark.operations import checkpoints, compaction, reads, retention, savep
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 
-PIPELINES = str(ROOT / "tests" / "perf" / "peers" / "pipelines")
+PIPELINES = str(ROOT / "benchmarks" / "peers" / "pipelines")
 
 
 @dataclass

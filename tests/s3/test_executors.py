@@ -48,7 +48,7 @@ from tidemark.settings import load_settings
 from tidemark.context import open_context
 
 spark = SparkSession.builder.getOrCreate()
-for name, value in open_context(load_settings()).spark_conf.items():
+for name, value in open_context(load_settings()).warehouse.spark_conf.items():
     spark.conf.set(name, value)
 place = sys.argv[1]
 spark.range(100).write.parquet(place)
