@@ -41,11 +41,11 @@ __all__ = [
 
 _HOMES = {
     "Broadcast": "tidemark.declare.sources",
-    "ConsoleSink": "tidemark.sinks",
-    "DeltaSink": "tidemark.sinks",
+    "ConsoleSink": "tidemark.sinks.console",
+    "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",
     "Fold": "tidemark.declare.operators",
-    "KafkaSink": "tidemark.sinks",
+    "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",
     "Pipeline": "tidemark.declare.pipeline",
     "Process": "tidemark.declare.operators",

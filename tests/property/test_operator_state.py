@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.process.lists import PIPELINE, Oracle, orders, told
 from tests.process.twins import World
-from tidemark.model.checkpoint.plan import OperatorList, OperatorState, Redistribution
+from tidemark.model.checkpoint.segments import OperatorList, OperatorState, Redistribution
 from tidemark.model.core.types import FieldType
 
 

@@ -12,7 +12,7 @@ from tidemark import Fold, Process, state
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError, IncompatibleStateError, NameRefusedError, ProcessFunctionError
-from tidemark.model.checkpoint.plan import Redistribution
+from tidemark.model.checkpoint.segments import Redistribution
 from tidemark.ports import PlanRequest
 
 

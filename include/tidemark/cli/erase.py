@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.option_groups import Execute, user_name, with_options
+from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.context import open_context
+from tidemark.environment import user_name
 from tidemark.operations import erasure
 from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
 

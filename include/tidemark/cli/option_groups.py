@@ -8,8 +8,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from tidemark.environment import user_name as user_name
-
 Execute = Annotated[bool, typer.Option("--execute", help="Make the changes (default: only show them, a dry run).")]
 Note = Annotated[str | None, typer.Option("--note", help="Add a note for people.")]
 Expires = Annotated[

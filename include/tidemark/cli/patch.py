@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.option_groups import Execute, Expires, Note, user_name
+from tidemark.cli.option_groups import Execute, Expires, Note
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.run import AllowNonRestoredState, parse_time
 from tidemark.context import open_context
+from tidemark.environment import user_name
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.operations import patch as patch_operations
 from tidemark.operations.patch import Patched, PatchRequest, source_of, tables_of

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import Execute, Expires, Note, user_name, with_options
+from tidemark.cli.option_groups import Execute, Expires, Note, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
 from tidemark.cli.patch import patch
 from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
-from tidemark.environment import random_id
+from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest

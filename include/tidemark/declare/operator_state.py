@@ -15,7 +15,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from tidemark.errors import DeclarationError
-from tidemark.model.checkpoint.plan import Redistribution
+from tidemark.model.checkpoint.segments import Redistribution
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import FieldType, field_type
 

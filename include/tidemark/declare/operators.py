@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.errors import DeclarationError
-from tidemark.model.checkpoint.plan import OperatorList, OperatorState
+from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
 from tidemark.model.core.ttl import Clock
 from tidemark.model.core.types import KEY_KINDS, FieldType, record_type
 from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.sinks.sink import Sink
 from tidemark.state import Keyed
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import Input
+    from tidemark.sinks.sink import Sink
 
 
+# Binds a declaration to a record type: returns the stored schema, or raises why it does not fit.
 def distinct_columns(uid: str, schema: OperatorSchema) -> OperatorSchema:
     """Returns the schema if no two columns of its table have the same name, ignoring case.
 
@@ -303,7 +304,7 @@ class Process:
     state: type[Keyed] = field(kw_only=True)
     function: ProcessFunction = field(kw_only=True)
     emits: type | None = field(default=None, kw_only=True)
-    sink: Sink | None = field(default=None, kw_only=True)
+    sink: "Sink | None" = field(default=None, kw_only=True)
     input: str | None = field(default=None, kw_only=True)
     order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)

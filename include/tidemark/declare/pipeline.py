@@ -12,7 +12,7 @@ from typing import Any
 from tidemark.declare.operators import Fold, Operator, Process, joined_record
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 from tidemark.errors import DeclarationError, NotFoundError
-from tidemark.model.checkpoint.plan import OperatorState
+from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType, type_to_json
@@ -32,6 +32,7 @@ __all__ = [
     "TopicPattern",
 ]
 
+# The fingerprint of a pipeline: the parts of each declaration that decide results.
 BESIDE = "@"
 """Starts the suffix of a module name that only distinguishes files of one name in one process (`environment`)."""
 

@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tidemark.formats.json_sql import Decoder, parsed_sql
 from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -78,6 +77,8 @@ class Json(RecordFormat):
 
     def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":
         """See `RecordFormat`."""
+        from tidemark.formats.json_sql import Decoder, parsed_sql
+
         decoder = Decoder(record)
         return (
             raw.selectExpr("*", f"{parsed_sql()} AS _parsed")

@@ -7,10 +7,35 @@ retention keeps. The rest of the package asks a `SinkTable` for its sink and nev
 To add a sink, write its file, add a line to `known_sinks`, and test it: `tests/unit/sinks` walks the registry.
 """
 
-from tidemark.sinks.console import ConsoleSink
-from tidemark.sinks.delta import DeltaSink
-from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.outbox import Outbox
-from tidemark.sinks.sink import EmittedRow, Sink, SinkTraits
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark.sinks.console import ConsoleSink
+    from tidemark.sinks.delta import DeltaSink
+    from tidemark.sinks.kafka import KafkaSink
+    from tidemark.sinks.outbox import Outbox
+    from tidemark.sinks.sink import EmittedRow, Sink, SinkTraits
 
 __all__ = ["ConsoleSink", "DeltaSink", "EmittedRow", "KafkaSink", "Outbox", "Sink", "SinkTraits"]
+
+_HOMES = {
+    "ConsoleSink": "console",
+    "DeltaSink": "delta",
+    "EmittedRow": "sink",
+    "KafkaSink": "kafka",
+    "Outbox": "outbox",
+    "Sink": "sink",
+    "SinkTraits": "sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a sink when it is first used: a pipeline pays only for the sinks that it declares."""
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'tidemark.sinks' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

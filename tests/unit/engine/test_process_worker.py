@@ -11,7 +11,7 @@ from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.engine.process.process_operator import shipped
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
-from tidemark.model.checkpoint.plan import OperatorState, Part
+from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape

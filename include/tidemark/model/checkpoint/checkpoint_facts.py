@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
-from tidemark.model.checkpoint.plan import Gap, OperatorState
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import OffsetRange
 from tidemark.model.core.savepoint_expiry import span_ms
@@ -131,6 +131,9 @@ def _table(handle: StateHandle) -> Facts:
     return {"rows": handle.rows, "bytes": handle.bytes, "versions": {s.path: s.version for s in handle}}
 
 
+# Whether checkpoints complete often enough: deadlines as people set them, and the state of a pipeline against them.
+#
+# Flink has no such alert: it reports the time of the last completed checkpoint as a metric, which you have to monitor.
 EVERY = ""
 """Stands for every pipeline without its own deadline."""
 

@@ -1,4 +1,7 @@
-"""Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake."""
+"""Pending and completed checkpoints: one type per phase, so an unfinished one cannot be restored by mistake.
+
+With the values that an attempt writes and commits on its way there.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,8 +10,8 @@ from enum import Enum
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
-from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, OperatorState
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
+from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.ttl import Now
@@ -331,6 +334,7 @@ class Checkpoint:
         return {uid: completed(table, after[uid]) for uid, table in plan.sinks.items()}
 
 
+# Values for writing: files before their commit, commits as values, and the request for a checkpoint.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
     """A Parquet file of an attempt: path relative to the table, size in bytes, rows according to its footer."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidemark.errors import RecordRefusedError, UsageError
-from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.names import parse_id
+
+if TYPE_CHECKING:
+    from tidemark.model.checkpoint.plan import CheckpointPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ class RecordPlace:
 
 
 def emitted_rows(
-    plan: CheckpointPlan, table: SinkTable, rows: Iterable[Mapping[str, object]], skipped: Collection[str] = ()
+    plan: "CheckpointPlan", table: SinkTable, rows: Iterable[Mapping[str, object]], skipped: Collection[str] = ()
 ) -> Iterator[EmittedRow]:
     """Returns the rows of a sink in order, as it receives them.
 
@@ -112,12 +115,12 @@ def emitted_rows(
             yield EmittedRow(id=record, fields={column: row[column] for column, _ in table.columns})
 
 
-def commit_id(plan: CheckpointPlan) -> str:
+def commit_id(plan: "CheckpointPlan") -> str:
     """Returns the id of a checkpoint for sinks: `<pipeline>/<timeline>/chk-<N>`, the prefix of its rows' ids."""
     return f"{plan.pipeline}/{plan.slot.timeline}/{plan.name}"
 
 
-def record_id(plan: CheckpointPlan, row: Mapping[str, object]) -> str:
+def record_id(plan: "CheckpointPlan", row: Mapping[str, object]) -> str:
     """Returns the deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-n."""
     uid, *place = (row[column] for column, _ in ROW_ID)
     return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}"

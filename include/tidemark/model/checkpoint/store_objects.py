@@ -7,8 +7,8 @@ from enum import Enum
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Commit, Revised, Sealed, Verdict
-from tidemark.model.checkpoint.plan import OperatorState, Slot
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
