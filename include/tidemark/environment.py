@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidemark.storage.s3_folder import S3Folder
 
 
+# The clock, the random ids and the user of this machine; code that needs them takes them as arguments.
 class SystemClock:
     """The wall clock."""
 
@@ -50,6 +51,7 @@ def user_name() -> str:
 T = TypeVar("T")
 
 
+# A proxy for parts whose library is imported, and whose address is looked up, on first use.
 class _Lazy:
     """Creates an object on first access to one of its attributes, then forwards every access to it."""
 
@@ -194,6 +196,7 @@ def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
     )
 
 
+# Finds pipelines by name: the `Pipeline` values in the files of the `TIDEMARK_PIPELINES` folders.
 def find_pipeline(name: str, folders: Sequence[Path]) -> Pipeline:
     """Returns the pipeline called `name`.
 
@@ -293,6 +296,7 @@ def _line_in(path: Path, error: Exception) -> int | None:
     return found
 
 
+# The receivers of metrics and lineage events named by the settings.
 SECONDS = 2.0
 """How long a run waits for a receiver, in seconds."""
 

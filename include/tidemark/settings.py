@@ -23,6 +23,7 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.checkpoint_facts import EVERY, parse_deadlines
 from tidemark.model.core.names import S3Url, is_url
 
+# The S3-compatible store of the warehouse and of exports. No setting holds credentials.
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 """A URL of a server, without a user name."""
 
@@ -49,6 +50,10 @@ class S3Settings(BaseSettings):
         return value or None
 
 
+# How clients authenticate to Kafka: one group of settings, translated for both clients.
+#
+# This part does not connect. librdkafka gets paths of files, because it runs on the machine that has them. Spark's Java
+# client gets their contents, because its executors may run elsewhere.
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 

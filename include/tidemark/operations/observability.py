@@ -1,4 +1,7 @@
-"""Measures a pipeline and reports it: the gauges of `tidemark.model.checkpoint.metrics`, and its deadline."""
+"""Measures a pipeline, checks its deadline, and announces its attempts and checkpoints as lineage.
+
+The gauges are those of `tidemark.model.checkpoint.metrics`.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -189,6 +192,9 @@ if TYPE_CHECKING:
     pass
 
 
+# Announces attempts and checkpoints as lineage: START before the work, FAIL after an error, COMPLETE when published.
+#
+# A process that is killed announces no end; the attempt that takes over has a START of its own.
 def execute_attempt(
     context: Context, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None
 ) -> Sealed:

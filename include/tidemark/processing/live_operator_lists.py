@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol, Self
 
 from tidemark.errors import StateOverflowError
-from tidemark.model.checkpoint.plan import BOUND, OperatorList, Part, json_size
+from tidemark.model.checkpoint.segments import BOUND, OperatorList, Part, json_size
 from tidemark.model.core.json_values import value_from_json, value_to_json
 from tidemark.processing.lists import LiveList
 from tidemark.processing.value_codec import Codec, DoesNotFit, type_of

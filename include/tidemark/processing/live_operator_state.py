@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.operators import Operator, Process
-from tidemark.model.checkpoint.plan import BOUND, OperatorList, OperatorState, Part, Redistribution
+from tidemark.model.checkpoint.segments import BOUND, OperatorList, OperatorState, Part, Redistribution
 from tidemark.processing.live import Live
 from tidemark.processing.live_operator_lists import OperatorCell, SplitCell, UnionCell, too_large
 from tidemark.processing.shapes import Shape, shape_of

@@ -220,6 +220,10 @@ def _where(condition: str) -> str:
     return f" WHERE {condition}" if condition else ""
 
 
+# Reads rows of an earlier stored schema as rows of the current one: renames, casts, missing columns.
+#
+# Readers and compactions select through it, table by table, before anything merges. So every query of `sql.resolve`
+# sees one set of columns, whichever declaration wrote a row.
 def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Dialect) -> str:
     """Returns the query that turns a table's rows into rows of `run_columns(schema)`, in that order.
 
@@ -296,6 +300,12 @@ def _entry_of(schema: OperatorSchema, layout: Layout) -> str:
     return f'CASE "_field" {renamed} ELSE "_field" END' if renamed else '"_field"'
 
 
+# The resolving query stored for every plan: texts that other engines fill in and run without Tidemark.
+#
+# A text depends only on the stored schema, not on rows or a checkpoint, so it is put once, under its own hash. The
+# texts of an operator are called `duckdb` and `spark` for the query over the relation `segments`, and
+# `<dialect>:<folder>` for tables of an earlier stored schema: the query over the relation `segment` that turns a
+# segment in that folder into rows of the current schema. docs/how-to/read-state.md explains how to fill them in.
 _CLOCKS = {"event_time": "body.sealed.facts.watermark_ms", "logical_time": "body.plan.logical_time_ms"}
 """Location of each clock's value in a manifest."""
 

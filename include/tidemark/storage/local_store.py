@@ -1,4 +1,6 @@
-"""The checkpoint store on a local disk: write a temporary file, fsync, `os.link` to the final name, fsync the folder.
+"""Files of a warehouse: their paths and hashes, and the checkpoint store and lock on a local disk.
+
+The store writes a temporary file, fsyncs it, links it to the final name with `os.link`, and fsyncs the folder.
 
 `os.link` fails if the name exists, atomically among all processes of a host. A linked object is complete, because its
 bytes were durable before it had a name. This does not hold for a folder that several hosts share.
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from tidemark.storage.s3_folder import S3Folder
     from tidemark.storage.s3_location import S3Place
 
+# The location of a warehouse for readers: a local path, or an open folder of a bucket.
+#
+# Readers use `located(warehouse, ...)` and what both have in common. Nothing of S3 is imported here.
 Root: TypeAlias = "str | S3Folder"
 """Root of all tables."""
 Located: TypeAlias = Path | BucketPath
@@ -88,6 +93,7 @@ def arrow_place(path: Located) -> tuple[str, Any]:
     return path.arrow if isinstance(path, BucketPath) else (str(path), None)
 
 
+# sha256 of data files: recorded by the commit that adds them, whose own hash is in the manifest.
 KEY = "tidemark_sha256"
 """Key of commitInfo; its value is JSON: path relative to the table -> sha256."""
 _CHUNK = 2**20
@@ -129,6 +135,7 @@ def from_commit(raw: bytes) -> Mapping[str, str]:
     return {}
 
 
+# Folders of data files that this process writes itself: in place on a disk, uploaded when complete to a bucket.
 @contextmanager
 def filled(warehouse: Root, folder: str) -> Iterator[Path]:
     """Yields a local folder to write to; after the block, its files are in the warehouse.
@@ -162,6 +169,7 @@ def _send(warehouse: "S3Folder", path: str, file: Path) -> None:
         )
 
 
+# Makes files survive a power cut on a local disk.
 def fsync(path: Path) -> None:
     """Forces a file, or the entries of a folder, to the disk.
 
@@ -288,6 +296,11 @@ def _mapped(verb: str, key: str) -> Iterator[None]:
         ) from error
 
 
+# The timeline's lock among processes of one host, by flock: the kernel releases it when its holder dies.
+#
+# It avoids wasted work and is never needed for correctness: the outcome key fences attempts. A holder that hangs (it
+# was stopped, or its disk does not answer) blocks no other process past the time that it wrote into the lock file: the
+# next one uses another file in its place.
 _TRIES = 10
 """How often a lock file may disappear while locking before the timeline counts as busy."""
 

@@ -21,6 +21,11 @@ from tidemark.ports import LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Located, storage_options
 
+# The log of a table on a local disk after a power cut: its complete files, and the table from these alone.
+#
+# A power cut leaves files that were not fsynced in any state: a name without bytes, half of the bytes, zeros, or no
+# name. deltalake fsyncs nothing, and opens no table whose newest Delta log checkpoint is torn or only named by the hint
+# (`_last_checkpoint`), even if the commits are complete. This part never changes a log.
 HINT = "_last_checkpoint"
 """The file of a log that names its newest Delta log checkpoint."""
 

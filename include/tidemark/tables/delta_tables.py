@@ -1,4 +1,4 @@
-"""Commits to Delta tables with deltalake: a compare-and-set on the version that was just read.
+"""Commits to Delta tables with deltalake: a compare-and-set on the version that was just read; types of their columns.
 
 `max_commit_retries=0` makes it one: by default deltalake rebases and commits a stale append, so a run that lands twice
 would count twice. Spark never commits to these tables.
@@ -25,6 +25,7 @@ from tidemark.storage.local_store import Located, Root, located, storage_options
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refused, segment_files
 from tidemark.tables.log_repair import mend_commits, mend_copies, mending, sync_commit, sync_folder
 
+# SQL types as Delta's schema JSON, for exactly the grammar of `FieldType.sql`.
 PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
 """Partition columns of every Tidemark table, after its own columns."""
 
@@ -113,6 +114,7 @@ def _bare(of: Any) -> Any:
     return of
 
 
+# Tidemark's SQL types as Arrow types, so that results of DuckDB have exactly the declared types.
 _PRIMITIVES = {
     "boolean": pa.bool_(),
     "integer": pa.int32(),

@@ -1,6 +1,6 @@
 """Repairs the log of a table on a local disk after a power cut, so that the next writer can continue.
 
-Everything that a manifest or a record names was fsynced before (`durability`). So a torn commit above the parent's
+Everything that a manifest or a record names was fsynced before (`sync_commit`). So a torn commit above the parent's
 version belongs to an attempt that nothing names: it becomes a commit without actions. A Delta log checkpoint is a copy:
 if the commits lead to the same version without it, a torn one is removed, and so is a hint that names no complete one.
 A torn file that was not fsynced must be older than this boot; no running writer has made it.
@@ -209,6 +209,7 @@ def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+# Makes the files of an attempt survive a power cut, and checks that the commit is the one the manifest will name.
 def sync_folder(warehouse: str, folder: str) -> None:
     """Fsyncs every file in an attempt's folder, then that folder and every directory above it up to the root.
 

@@ -17,7 +17,7 @@ from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.plan import OperatorState
+from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.ports import PlanRequest
 from tidemark.processing.broadcasts import broadcast_records
 from tidemark.processing.live_operator_state import opened_whole

@@ -29,6 +29,7 @@ from tidemark.web.row_origin import topics_of
 
 LONGEST_TEXT = 4096
 """Bytes of a key or a value that are shown."""
+# Renders untrusted bytes as inert text: cut, and without characters that steer a terminal or turn a line.
 _KEPT = "\t\n"
 
 

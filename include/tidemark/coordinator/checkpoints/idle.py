@@ -9,8 +9,8 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Completed
 from tidemark.model.checkpoint.manifest import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
-from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 
 
 def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:

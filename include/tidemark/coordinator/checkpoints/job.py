@@ -14,8 +14,8 @@ from typing import TypeVar
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
-from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import (
     Attempt,
@@ -36,6 +36,7 @@ from tidemark.sinks.sink import Services
 T = TypeVar("T")
 
 
+# The steps of an attempt. Each step checks the fence, calls the step listener before and after, and is timed.
 def ignore_step(step: str, moment: str) -> None:
     """The step listener of normal operation; does nothing."""
 
@@ -182,6 +183,7 @@ def extended(handle: StateHandle, done: Committed) -> StateHandle:
     return StateHandle((*older, done.segment))
 
 
+# The outputs of an operator other than its state: dead letters, and the rows that a process emits to a sink.
 DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "STRING"),
     ("partition", "INT"),

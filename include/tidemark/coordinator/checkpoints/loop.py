@@ -234,6 +234,7 @@ def _is_folded(state: LoopState, request: PlanRequest) -> bool:
     return isinstance(state, Aborted | Void)
 
 
+# Deliveries that are due: checkpoints of the live timeline whose outbox rows have no delivery record.
 def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
     """Lists undelivered checkpoints, oldest first; sinks that the pipeline no longer declares are included.
 

@@ -9,8 +9,8 @@ from tidemark.coordinator.records.timelines import Head, is_void
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.plan import OperatorState, Slot
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.plan import Slot
+from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
@@ -18,6 +18,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.evolution import Misfit, carried_lists, compared, evolved, plain, shares_tables
 
 
+# The parent of a plan: the newest completed checkpoint of a timeline, or the genesis that began it.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
     """The state of a timeline that the next plan starts from. The default is a pipeline without checkpoints.
@@ -135,6 +136,9 @@ def _with_coverage(table: SinkTable, genesis: Genesis) -> SinkTable:
     return replace(table, covered=covered)
 
 
+# The state that the next plan takes over from its parent: by uid, by field, or not at all.
+#
+# All misfits are reported at once, by uid and field, before a plan exists and long before Spark starts.
 _ALLOW = "--allow-non-restored-state"
 
 

@@ -13,6 +13,10 @@ from tidemark.model.core.log_records import LogRecord, ReadBounds
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
 
+# Records that were lost before they were read: found, reported exactly, and skipped only on request.
+#
+# Records are lost in four ways: the topic was deleted, recreated (another topic id), trimmed (retention), or its log
+# became shorter.
 SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
 
 

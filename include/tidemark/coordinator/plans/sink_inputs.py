@@ -20,6 +20,12 @@ from tidemark.model.state.evolution import Misfit
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits
 from tidemark.ports import Log
 
+# The offsets whose rows the sinks of a lineage have sent, and the rows that still wait in their outboxes.
+#
+# A lineage is a timeline and the checkpoints it descends from. Its outboxes are delivered oldest first, so for each
+# sink the delivered checkpoints are a prefix of the lineage, and the newest delivery record lists, cumulatively, all
+# that the lineage has sent. A genesis, or the closing of a promote, hands over the offsets that other timelines sent
+# (ADR 0022).
 LAST = 2**63
 """An offset above every other one."""
 Sent = Mapping[str, OffsetCoverage]

@@ -275,6 +275,10 @@ def _corrupt(key: str, why: str) -> CorruptObjectError:
     )
 
 
+# Records numbered from 1 in one folder, of which the newest counts: stops, revisions, tombstones.
+#
+# The number is the compare-and-set: a process that has read n and puts n + 1 wins only if no other process put it
+# first.
 @dataclass(frozen=True, slots=True)
 class Series(Generic[T]):
     """One log of numbered records.

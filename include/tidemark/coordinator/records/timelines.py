@@ -236,6 +236,7 @@ class Timelines:
         return None
 
 
+# Stop records: while the newest one says stopped, no plan is made.
 @dataclass(frozen=True, slots=True)
 class Stops:
     """Reads stop records; `coordinator.recovery.stop_and_resume` writes them."""
@@ -253,6 +254,7 @@ class Stops:
         return found if found is not None and found.stopped else None
 
 
+# Writes a plan: allocates its id, puts the texts of SQL that it names, then puts the plan itself.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freezer:
     """Puts plans and the objects that they need.
@@ -294,6 +296,7 @@ class Freezer:
         return outcome
 
 
+# Records of erasures: which keys are blocked, and which plans and results are outdated by a revision (ADR 0015).
 @dataclass(frozen=True, slots=True)
 class Erasures:
     """Reads the records of erasures; `coordinator.retention.key_erasure` writes them."""

@@ -39,7 +39,8 @@ from tidemark.engine.session.spark_errors import translated
 from tidemark.engine.state.resolve_sql import compacted
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql

@@ -19,7 +19,7 @@ from pyspark import TaskContext, cloudpickle
 from tidemark.engine.process.arrow_values import arrow_type, object_reader, stored_reader
 from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkError
 from tidemark.model.checkpoint import codec
-from tidemark.model.checkpoint.plan import Part
+from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.process_records import Output, Placed

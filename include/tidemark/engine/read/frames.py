@@ -16,6 +16,10 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import partials, quoted, record_path, spark
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group_sql, run_columns
 
+# Records without a value delete the key in their message key; no Python code runs per record.
+#
+# For one key column the message key is its text: as it is for a string, in its JSON or ISO-8601 form for other types.
+# For several columns it is a JSON array of them in order, or an object by their names.
 _TEXT = "CAST(key AS STRING)"
 _WHOLE = {"int": "-?(0|[1-9][0-9]*)", "bool": "true|false"}
 _VALUELESS = f"_reason <=> '{Reason.NULL_VALUE.value}'"

@@ -29,6 +29,10 @@ from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, Retry
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
 from tidemark.engine.session.spark_errors import translated
 
+# How long a Connect client waits for a server that does not answer: one limit for all calls of a session.
+#
+# Spark's own policies count per call. If the server is gone, each call that cleans up waits again, and so do the
+# threads that release results, for which the process waits when it exits.
 PATIENCE = 9.0
 """Seconds from the first failure of a call until its server counts as gone: longer than a short network outage, and
 shorter than a person waits before starting another attempt, which repairs a checkpoint."""

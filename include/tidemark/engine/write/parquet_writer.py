@@ -19,6 +19,7 @@ from tidemark.ports import WrittenFile
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
+# Parquet files that Spark has written: their listing, footers, and the statistics that a commit trusts.
 ArrowSystem = Callable[[], Any]
 """The file system of a warehouse for pyarrow; None = the local one."""
 
@@ -103,6 +104,7 @@ def _is_remote(rows: DataFrame) -> bool:
     return isinstance(rows, ConnectDataFrame)
 
 
+# Metrics of an action: aggregates over passing rows (Spark's `observe`), under a name.
 class Observed:
     """The metrics of one action.
 

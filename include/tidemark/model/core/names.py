@@ -74,6 +74,7 @@ def is_field(name: str) -> bool:
     return _FIELD.fullmatch(name) is not None
 
 
+# A folder of a bucket by its URL, where a warehouse or an export may be instead of on a disk.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _FOLDER = re.compile(r"[\w.+=@ -]+(/[\w.+=@ -]+)*")
 

@@ -149,6 +149,11 @@ class PartitionLog:
     end: int
 
 
+# The source offsets that a sink or a block-list covers, per topic id: a recreated topic starts without coverage.
+#
+# An offset has no meaning without its topic: if a topic is deleted and created again under the same name, Kafka starts
+# at 0 and assigns another id. So coverage is stored per (topic id, partition), and names of topics matter only when
+# coverage is compared with the ranges of a plan.
 Ranges = tuple[OffsetRange, ...]
 """Disjoint ranges of one partition: ascending, not empty, not adjacent."""
 

@@ -192,6 +192,7 @@ def holds_map(of: FieldType) -> bool:
     return of.kind == "map" or any(map(holds_map, inner))
 
 
+# Stored types as JSON, the form in manifests.
 def type_to_json(t: FieldType) -> dict[str, Any]:
     """A type as JSON."""
     body: dict[str, Any] = {"kind": t.kind, "nullable": t.nullable}

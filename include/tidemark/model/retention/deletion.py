@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from tidemark.model.checkpoint.segments import log_version
 from tidemark.model.retention.shared_state import StoredFile
 
+# The names in a table's log, and the prefix of a log that is no longer needed.
+#
+# To read a version you need the newest Delta log checkpoint that is not above it, and the later commits up to it. So a
+# prefix ends at a Delta log checkpoint that is not above the oldest version in use. The commit of that version itself
+# stays: Spark finds no history in a log that begins with a Delta log checkpoint alone.
 INTERVAL = 20
 """Commits between two Delta log checkpoints; a log is trimmed in steps of this size."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.model.checkpoint import codec
-from tidemark.model.checkpoint.plan import OperatorState
+from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema

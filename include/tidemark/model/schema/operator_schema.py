@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import FoldKind, StateKind
     from tidemark.model.kinds.base.process_kind import ProcessKind
 
+# Finds a kind by its name in declarations and manifests.
 KNOWN: "dict[str, type[StateKind]]" = {}
 """The class of every kind by name; filled as their files are loaded, completely by `kinds.registry`."""
 
@@ -327,6 +328,10 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
     )
 
 
+# Key groups: a hash of the key that any language can compute, and the sort prefix inside a file.
+#
+# `_key_group` = crc32 of the key columns' string forms joined by NUL, modulo the number of groups. The string form of a
+# timestamp is its microseconds since the epoch; `key_group_sql` is the same in Spark SQL.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tidemark.model.checkpoint.plan import OperatorList, OperatorState
+from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField, run_columns
 

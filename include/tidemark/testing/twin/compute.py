@@ -32,6 +32,7 @@ from tidemark.testing.twin.merge import resolved
 from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
 from tidemark.testing.twin.tables import MemoryTables
 
+# Decodes the records of one input as they are read, and separates good ones from dead letters.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 
@@ -106,7 +107,7 @@ class MemoryInput:
         return found
 
 
-# Checks the limits of fields over a batch and the state below it; the twin of `engine.limits`.
+# Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
 Row = Mapping[str, Any]
 
 
@@ -131,7 +132,7 @@ def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[
 
 
 def _adds(schema: OperatorSchema, row: Row) -> bool:
-    """See `model.limits.adds_sql`."""
+    """See `model.kinds.base.sql.adds_sql`."""
     return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)
 
 

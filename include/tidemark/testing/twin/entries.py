@@ -1,4 +1,4 @@
-"""Rows of a process in Python, as readers see and compactions write them; the twin of `model.entries`."""
+"""Rows of a process in Python, as readers see and compactions write them; the twin of `sql.map_entries`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from tidemark.sql.resolve import absent
 from tidemark.testing.twin.fold import Key
 from tidemark.testing.twin.tables import MemoryTables
 
+# Maps stored rows of any schema to the columns of the current one; the twin of `sql.resolve.mapped_sql`.
 Row = Mapping[str, Any]
 
 

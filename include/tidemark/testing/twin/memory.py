@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+# Appends the records of a script to a `MemoryLog`, each to a topic of its input.
 class Feed:
     """Creates the topics of a pipeline and of its sinks, and appends to the sources' topics in turn.
 

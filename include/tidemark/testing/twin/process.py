@@ -7,7 +7,8 @@ from typing import Any
 
 from tidemark.declare.operators import Process
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.checkpoint.plan import CheckpointPlan, OperatorState, task_of
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState

@@ -15,6 +15,7 @@ from tidemark.portable_sql.custom_aggregate import Aggregate
 from tidemark.portable_sql.dialects import Dialect
 
 
+# One field of a state class as data, and the checks of its kind against its annotation.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDescriptor:
     """One declared field of keyed state: its name, kind and type; the rows are stored elsewhere.
@@ -234,6 +235,7 @@ def record_field(at: str, path: str, record: FieldType) -> FieldType:
     return found
 
 
+# The protocol of kinds of a fold: an associative pair (partial over records, merge of partials), and a finish.
 Time = int | str | None
 """The time on the operator's clock in milliseconds, or an expression for it; None = nothing expires."""
 
@@ -361,6 +363,7 @@ class FoldKind(StateKind):
         return {}
 
 
+# Shared by kinds over numbers: the fields that they fold, and the stored form of sums.
 def checked_number(at: str, kind: str, over: FieldType) -> FieldType:
     """Returns the type if it is a number.
 

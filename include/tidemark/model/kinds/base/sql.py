@@ -132,6 +132,10 @@ def as_double(value: str, of: FieldType) -> str:
     return value if of.kind == "float" else f"CAST(CAST({value} AS STRING) AS DOUBLE)"
 
 
+# The SQL of an operator's fields: partials over records, merges of partials, finished values.
+#
+# Identifiers are in double quotes (ANSI). Each kind defines its expressions (`model.kinds`); this part adds the names
+# of their columns. Each merge is associative; merges of lists go by `_changed`, the others commute.
 def spark(sql: str) -> str:
     """Returns the same text for Spark without `spark.sql.ansi.doubleQuotedIdentifiers`: identifiers in backticks."""
     return sql.replace('"', "`")
@@ -179,6 +183,11 @@ def _named(field: StoredField, made: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip((name for name, _ in field.accumulators), made, strict=True))
 
 
+# Limits over all batches: the fields that a checkpoint compares with the state that a key already has.
+#
+# A fold writes operands without reading old state, so a batch alone does not show that a list or a set of values
+# exceeds its limit. Operators with such fields look up the keys that the batch adds to, and resolve just these fields
+# as a reader would: a checkpoint fails if and only if reading its result would fail.
 _PREFIX = "state overflow: "
 
 
