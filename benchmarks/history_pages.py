@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from benchmarks.long_history import LongHistory
 from tidemark.context import Context, open_context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.settings import load_settings
 from tidemark.web import details, graphs, overview
-from tidemark.web.history_json import HistoryQuery
+from tidemark.web.history_lines import HistoryQuery
 
 T = TypeVar("T")
 
@@ -35,9 +36,9 @@ def main() -> int:
         os.environ["TIDEMARK_WAREHOUSE"] = folder
         pages = open_context(load_settings(root=folder))
         first: list[float] = []
-        told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
+        told = answered(lambda: body_of(overview.get_overview(pages, "trips", HistoryQuery())), first)
         while told["indexed"]["read"] < told["indexed"]["of"]:
-            told = answered(lambda: overview.get_overview(pages, "trips", HistoryQuery()), first)
+            told = answered(lambda: body_of(overview.get_overview(pages, "trips", HistoryQuery())), first)
         middle = {name: timed(call) for name, call in calls(pages, count).items()}
     facts = {
         "checkpoints": count,
@@ -52,13 +53,15 @@ def main() -> int:
 def calls(pages: Context, count: int) -> dict[str, Callable[[], object]]:
     """What a page asks for."""
     return {
-        "overview": lambda: overview.get_overview(pages, "trips", HistoryQuery()),
-        "last page of the history": lambda: overview.get_overview(pages, "trips", HistoryQuery(offset=count - 25)),
-        "search": lambda: overview.get_overview(pages, "trips", HistoryQuery(text="4321")),
-        "series of 1000": lambda: overview.list_points(pages, "trips", 1000),
-        "timelines": lambda: overview.list_timelines(pages, "trips"),
-        "details": lambda: details.get_details(pages, "trips", count - 1),
-        "graph": lambda: graphs.build_graph(pages, "trips", count - 1),
+        "overview": lambda: body_of(overview.get_overview(pages, "trips", HistoryQuery())),
+        "last page of the history": lambda: body_of(
+            overview.get_overview(pages, "trips", HistoryQuery(offset=count - 25))
+        ),
+        "search": lambda: body_of(overview.get_overview(pages, "trips", HistoryQuery(text="4321"))),
+        "series of 1000": lambda: body_of(overview.list_points(pages, "trips", 1000)),
+        "timelines": lambda: body_of(overview.list_timelines(pages, "trips")),
+        "details": lambda: body_of(details.get_details(pages, "trips", count - 1)),
+        "graph": lambda: body_of(graphs.build_graph(pages, "trips", count - 1)),
     }
 
 

@@ -29,11 +29,12 @@ from benchmarks.scale_page import page
 from tidemark.cli.checkpoint import list_checkpoints
 from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import retention as retention_operations
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.web import overview
-from tidemark.web.history_json import HistoryQuery
+from tidemark.web.history_lines import HistoryQuery
 
 Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,8 +138,10 @@ def _pipelines(count: int, folder: Path) -> Row:
         "find_first": first,
         "find_again": cost(lambda: context.pipeline(names[-1])),
         "names": cost(pages.warehouse.list_pipelines),
-        "all_overviews": cost(lambda: [overview.get_overview(pages, name, HistoryQuery()) for name in names], tries=1),
-        "overview": cost(lambda: overview.get_overview(pages, names[-1], HistoryQuery())),
+        "all_overviews": cost(
+            lambda: [body_of(overview.get_overview(pages, name, HistoryQuery())) for name in names], tries=1
+        ),
+        "overview": cost(lambda: body_of(overview.get_overview(pages, names[-1], HistoryQuery()))),
         "dags": _dags(context, names),
     }
 
@@ -177,7 +180,9 @@ def _pages(name: str, count: int) -> Row:
 
     def answered() -> bool:
         told: Row = {}
-        spent.append(cost(lambda: told.update(overview.get_overview(pages, name, HistoryQuery())["indexed"]), tries=1))
+        spent.append(
+            cost(lambda: told.update(body_of(overview.get_overview(pages, name, HistoryQuery()))["indexed"]), tries=1)
+        )
         return bool(told["read"] == told["of"])
 
     while not answered():

@@ -20,12 +20,14 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint.checkpoint_facts import EVERY, parse_deadlines
-from tidemark.model.core.names import S3Url, is_url
+from tidemark.model.core.names import S3Url, checked_name, is_url
+from tidemark.model.core.savepoint_expiry import span_ms
 
 # The S3-compatible store of the warehouse and of exports. No setting holds credentials.
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 """A URL of a server, without a user name."""
+EVERY = ""
+"""Stands for every pipeline without its own deadline."""
 
 
 class S3Settings(BaseSettings):
@@ -348,6 +350,29 @@ class Settings(KafkaSettings, S3Settings):
         if running is None:
             raise UsageError("the embedded Airflow is not running", next="tidemark up --only airflow")
         return f"http://{running.host_and_port}"
+
+
+def parse_deadlines(text: str) -> Mapping[str, int]:
+    """Parses deadlines to milliseconds per pipeline, with `EVERY` for all others; empty if none is set.
+
+    Args:
+        text: a span (`26h`), spans of pipelines (`flights=26h,payments=30m`), or both (`2d,payments=30m`).
+
+    Raises:
+        UsageError: a span is invalid or 0, or a pipeline occurs twice.
+        NameRefusedError: a name is not valid for a pipeline.
+    """
+    found: dict[str, int] = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        name, equals, span = part.rpartition("=")
+        pipeline = checked_name("pipeline", name.strip()) if equals else EVERY
+        wanted = span_ms(span.strip())
+        if not wanted or pipeline in found:
+            raise UsageError(
+                f"not a deadline: {part!r}", next="write 26h, or flights=26h,payments=30m, each pipeline once."
+            )
+        found[pipeline] = wanted
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

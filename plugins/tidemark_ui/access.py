@@ -1,6 +1,6 @@
-"""Who may see and do what: whoever may read the DAG that checkpoints a pipeline may see it (reliability.md 10).
+"""Permissions: you may see a pipeline if you may read the DAG that checkpoints it.
 
-Where Airflow knows no such DAG, as after the loss of its database, the DAG is taken to be called as the pipeline is.
+If Airflow knows no such DAG, for example after it lost its database, the pipeline's name counts as the DAG's.
 """
 
 from typing import Annotated, Literal
@@ -19,12 +19,12 @@ from tidemark.web import history_cache
 from tidemark_ui.reading import shared_context
 
 COMPLETE = "complete"
-"""The task that tells a checkpoint's asset; a backfill's is called otherwise."""
+"""The task with the checkpoint asset as outlet; that of a backfill has another name."""
 Method = Literal["GET", "POST"]
 
 
 def dags_of(pipeline: str, session: Session) -> list[str]:
-    """Ids of the DAGs that checkpoint a pipeline, in order of names."""
+    """Ids of the DAGs that checkpoint a pipeline, sorted."""
     found = session.scalars(
         select(TaskOutletAssetReference.dag_id)
         .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)
@@ -34,7 +34,7 @@ def dags_of(pipeline: str, session: Session) -> list[str]:
 
 
 def pipelines_of(dag_id: str, session: Session) -> list[str]:
-    """Pipelines that a DAG names by its tags; all that the warehouse has where Airflow does not know the DAG."""
+    """Pipelines that a DAG names by its tags; all pipelines of the warehouse if Airflow does not know the DAG."""
     known = shared_context().warehouse.list_pipelines()
     tags = set(session.scalars(select(DagTag.name).where(DagTag.dag_id == dag_id)))
     if not tags and session.get(DagModel, dag_id) is None:
@@ -43,7 +43,7 @@ def pipelines_of(dag_id: str, session: Session) -> list[str]:
 
 
 def may(method: Method, pipeline: str, user: GetUserDep, session: Session) -> bool:
-    """Whether somebody may read the checkpoints of a pipeline (GET), or trigger its DAG (POST)."""
+    """Whether a user may read the checkpoints of a pipeline (GET), or trigger its DAG (POST)."""
     return any(
         get_auth_manager().is_authorized_dag(
             method=method,
@@ -62,21 +62,21 @@ def _checked(method: Method, pipeline: str, user: GetUserDep, session: Session) 
 
 
 def readable(pipeline: Annotated[str, Path(max_length=63)], user: GetUserDep, session: SessionDep) -> str:
-    """The pipeline of the path, where the user may see it.
+    """The pipeline of the path, if the user may see it.
 
     Raises:
-        HTTPException: 403.
-        NotFoundError, NameRefusedError: it has no checkpoints here.
+        HTTPException: 403, the user may not.
+        NotFoundError, NameRefusedError: the warehouse has no such pipeline.
     """
     return _checked("GET", pipeline, user, session)
 
 
 def writable(pipeline: Annotated[str, Path(max_length=63)], user: GetUserDep, session: SessionDep) -> str:
-    """The pipeline of the path, where the user may trigger its DAG.
+    """The pipeline of the path, if the user may trigger its DAG.
 
     Raises:
-        HTTPException: 403.
-        NotFoundError, NameRefusedError: it has no checkpoints here.
+        HTTPException: 403, the user may not.
+        NotFoundError, NameRefusedError: the warehouse has no such pipeline.
     """
     return _checked("POST", pipeline, user, session)
 

@@ -1,4 +1,4 @@
-"""The application below `/tidemark`: guarded as a whole, JSON only, errors in the three lines of the command line."""
+"""The application below `/tidemark`: every route requires a login, bodies are JSON, errors are the command line's."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -12,18 +12,18 @@ from tidemark_ui import routes, writes
 from tidemark_ui.reading import shared_context
 
 MOST_BYTES = 64 * 1024
-"""Of the body of a request."""
+"""The largest body of a request."""
 STATUS: tuple[tuple[type[TidemarkError], int], ...] = (
     (NameRefusedError, 404),
     (NotFoundError, 404),
     (UsageError, 422),
     (ConflictError, 409),
 )
-"""Of an error of ours; of all others 503: they are of the store, of Kafka, of what is damaged."""
+"""HTTP status per class of error; all other errors (store, Kafka, damage) are 503."""
 
 
 async def json_only(request: Request) -> None:
-    """Refuses what a form of another site could send, and what is too large, before anything reads it.
+    """Refuses large bodies, and bodies that a form of another site could send, before anything reads them.
 
     Raises:
         HTTPException: 415, 411 or 413.
@@ -34,13 +34,13 @@ async def json_only(request: Request) -> None:
         raise HTTPException(415, "send application/json")
     size = request.headers.get("content-length", "")
     if not size.isdecimal():
-        raise HTTPException(411, "say Content-Length")
+        raise HTTPException(411, "send Content-Length")
     if int(size) > MOST_BYTES:
         raise HTTPException(413, f"at most {MOST_BYTES} bytes")
 
 
 def create_app() -> FastAPI:
-    """The application. The guard stands above all routes; no mount is below it, because mounts would be unguarded."""
+    """The application. The login is a dependency of the whole application; it has no mounts, which would bypass it."""
     made = FastAPI(
         title="Tidemark",
         docs_url=None,
@@ -50,28 +50,28 @@ def create_app() -> FastAPI:
     )
     made.include_router(routes.router)
     made.include_router(writes.router)
-    made.add_exception_handler(TidemarkError, told)
-    made.middleware("http")(cautious)
+    made.add_exception_handler(TidemarkError, error_response)
+    made.middleware("http")(add_safe_headers)
     return made
 
 
 @cache
 def shared_app() -> FastAPI:
-    """That of this process."""
+    """The application of this process."""
     shared_context()
     return create_app()
 
 
-async def told(_: Request, error: Exception) -> JSONResponse:
-    """An error of ours: what happened, what is safe, what to do next."""
+async def error_response(_: Request, error: Exception) -> JSONResponse:
+    """A Tidemark error as JSON: the three lines that the command line prints."""
     assert isinstance(error, TidemarkError)  # noqa: S101  (for the type checker)
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 503)
     body = {"error": type(error).__name__, "what": error.what, "safe": error.safe, "next": error.next}
     return JSONResponse(body, status)
 
 
-async def cautious(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Nothing is kept by a cache, taken for another type, or shown in a frame of another site."""
+async def add_safe_headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Forbids caches, guesses at the type of a body, and frames of other sites."""
     response = await answer(request)
     response.headers["Cache-Control"] = "no-cache" if "/static/" in request.url.path else "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"

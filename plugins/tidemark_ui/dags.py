@@ -1,48 +1,70 @@
-"""What Airflow says of the DAG that checkpoints a pipeline: when it runs next, and how it is set."""
+"""Facts of the DAG that checkpoints a pipeline: its next run and its settings."""
 
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
 
 from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy.orm import Session
 
+from tidemark.answers.checkpoint_details import CheckpointConfig
+from tidemark.answers.checkpoint_overview import PipelineFacts
 from tidemark_ui.access import dags_of
 
 ON_DEMAND = "None"
-"""What Airflow calls the schedule of a DAG that has none."""
+"""Airflow's name for the schedule of a DAG without one."""
 
 
-def dag_facts(pipeline: str, session: Session) -> dict[str, Any]:
-    """Of the first DAG that checkpoints a pipeline; empty values where Airflow knows none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagFacts:
+    """The first DAG that checkpoints a pipeline; all fields are None if Airflow knows none."""
+
+    dag_id: str | None = None
+    is_paused: bool | None = None
+    next_run: str | None = None
+    interval: str | None = None
+
+
+def find_dag(pipeline: str, session: Session) -> DagFacts:
+    """The first DAG that checkpoints a pipeline."""
     for dag_id in dags_of(pipeline, session):
         dag = session.get(DagModel, dag_id)
         if dag is not None:
-            return {
-                "dag_id": dag_id,
-                "is_paused": dag.is_paused,
-                "next_run": _told(dag.next_dagrun_create_after),
-                "interval": None if dag.timetable_summary == ON_DEMAND else dag.timetable_summary,
-            }
-    return {"dag_id": None, "is_paused": None, "next_run": None, "interval": None}
+            next_run = dag.next_dagrun_create_after
+            return DagFacts(
+                dag_id=dag_id,
+                is_paused=dag.is_paused,
+                next_run=None if next_run is None else next_run.isoformat(),
+                interval=None if dag.timetable_summary == ON_DEMAND else dag.timetable_summary,
+            )
+    return DagFacts()
 
 
-def dag_config(pipeline: str, session: Session) -> dict[str, Any]:
-    """Interval, timeout, least pause (ms), how many failures in a row are tolerated: as the DAG was parsed last."""
-    facts = dag_facts(pipeline, session)
-    made = None if facts["dag_id"] is None else SerializedDagModel.get_dag(facts["dag_id"], session=session)
-    if made is None:
-        return {**facts, **dict.fromkeys(("timeout", "min_pause", "tolerable_failed_checkpoints", "retries"))}
-    fold = made.task_dict.get("fold")
+def describe_pipeline(name: str, session: Session, *, may_trigger: bool) -> PipelineFacts:
+    """A pipeline with its DAG."""
+    dag = find_dag(name, session)
+    return PipelineFacts(
+        name=name,
+        dag_id=dag.dag_id,
+        is_paused=dag.is_paused,
+        next_run=dag.next_run,
+        interval=dag.interval,
+        may_trigger=may_trigger,
+    )
+
+
+def add_dag_config(config: CheckpointConfig, pipeline: str, session: Session) -> CheckpointConfig:
+    """Adds the settings that the DAG decides, as of its last parse, to a configuration."""
+    dag = find_dag(pipeline, session)
+    config = replace(config, dag_id=dag.dag_id, is_paused=dag.is_paused, next_run=dag.next_run, interval=dag.interval)
+    found = None if dag.dag_id is None else SerializedDagModel.get_dag(dag.dag_id, session=session)
+    if found is None:
+        return config
+    fold, plan = found.task_dict.get("fold"), found.task_dict.get("plan")
     timeout = getattr(fold, "execution_timeout", None)
-    return {
-        **facts,
-        "timeout": None if timeout is None else round(timeout.total_seconds() * 1000),
-        "min_pause": getattr(made.task_dict.get("plan"), "min_pause", None),
-        "tolerable_failed_checkpoints": getattr(made.task_dict.get("plan"), "tolerable", None),
-        "retries": getattr(fold, "retries", None),
-    }
-
-
-def _told(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+    return replace(
+        config,
+        timeout=None if timeout is None else round(timeout.total_seconds() * 1000),
+        min_pause=getattr(plan, "min_pause", None),
+        tolerable_failed_checkpoints=getattr(plan, "tolerable", None),
+        retries=getattr(fold, "retries", None),
+    )

@@ -1,9 +1,9 @@
-"""Pauses a DAG whose checkpoints have failed more often in a row than its pipeline tolerates (D6).
+"""Pauses a DAG when more checkpoints have failed in a row than its pipeline tolerates.
 
-Airflow's own `max_consecutive_failed_dag_runs` counts every failed run: a form with a slip in it, a run of a stopped
-pipeline, a checkpoint that an operator has declined. What counts is what the coordinator counts. Tasks cannot pause
-their DAG, because they have no access to Airflow's database: they leave the count on themselves, and this listener,
-which the scheduler calls when a run has failed, goes by it.
+Airflow's own `max_consecutive_failed_dag_runs` counts every failed run: a mistyped form, a run of a stopped pipeline, a
+checkpoint that an operator declined. This listener uses the coordinator's count instead. Tasks have no access to
+Airflow's database and cannot pause their DAG, so they store the count in their task state; the scheduler calls this
+listener after each failed run.
 """
 
 import json
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 COUNTED = "failed_checkpoints"
-"""Where `tidemark.airflow.failure_callbacks` keeps the count."""
+"""The key under which `tidemark.airflow.failure_callbacks` stores the count."""
 FAILED, TIMED_OUT = "task_failure", "timed_out"
-"""What the scheduler says of a run that failed by itself; where a person marked it as failed, another text comes."""
+"""The scheduler's messages for a run that failed by itself; a run that a person marked as failed has another one."""
 _log = logging.getLogger(__name__)
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: "DagRun", msg: str) -> None:
-    """Pauses the DAG where a failed checkpoint was one too many.
+    """Pauses the DAG if a failed checkpoint exceeds the tolerable number.
 
     Args:
-        dag_run: the run, in the session of the scheduler, which commits.
+        dag_run: the run, in the scheduler's session; the scheduler commits it.
         msg: why it failed.
     """
     from airflow.utils.session import create_session
@@ -40,7 +40,7 @@ def on_dag_run_failed(dag_run: "DagRun", msg: str) -> None:
     if session is not None:
         _judge(dag_run, msg, session)
         return
-    with create_session() as own:  # `airflow dags test` has none at hand
+    with create_session() as own:  # `airflow dags test` has no session
         _judge(dag_run, msg, own)
 
 
@@ -52,14 +52,14 @@ def _judge(dag_run: "DagRun", msg: str, session: "Session") -> None:
 
 
 def _failed(dag_run: "DagRun", session: "Session") -> list[dict[str, Any]]:
-    """What the tasks have counted that failed in this run."""
+    """The counts of the tasks that failed in this run."""
     return [value for _, value, state in _counted(dag_run, session) if state == "failed"]
 
 
 def _expired(dag_run: "DagRun", session: "Session") -> list[dict[str, Any]]:
-    """What there was before this run, and the checkpoint that it was at: its plan expires now.
+    """The counts from before this run plus one, because the open plan of the run expires.
 
-    A run that had not planned yet, or had sealed its checkpoint, has let none expire.
+    A run that has not planned yet, or has sealed its checkpoint, lets no plan expire.
     """
     if _state(dag_run, "fold", session) == "success":
         return []
@@ -68,9 +68,9 @@ def _expired(dag_run: "DagRun", session: "Session") -> list[dict[str, Any]]:
 
 
 def _counted(dag_run: "DagRun", session: "Session") -> list[tuple[str, dict[str, Any], str | None]]:
-    """Task, count and state of those that have counted since they were started last.
+    """Task, count and state of the tasks that have counted since their last start.
 
-    A run that is cleared and repeated meets the counts of its first time.
+    A cleared run still holds the counts of its first try; they are older than the start.
     """
     from airflow.models.task_state_store import TaskStateStoreModel as Stored
     from airflow.models.taskinstance import TaskInstance

@@ -1,4 +1,4 @@
-"""What Airflow is told of the plugin. Every component of Airflow imports this file, so it loads nothing itself."""
+"""The plugin as Airflow registers it. Every component of Airflow imports this file, so it imports nothing heavy."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from tidemark_ui import pausing
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
-    """The routes, made when the API server is asked for the first one."""
+    """The routes, created at the API server's first request."""
     from tidemark_ui.app import shared_app
 
     await shared_app()(scope, receive, send)
 
 
 class TidemarkPlugin(AirflowPlugin):
-    """Names of the apps are those of the globals that their bundles set, and the words on tab and menu."""
+    """An app's name is the global that its bundle sets, and the label of its tab or menu entry."""
 
     name = "tidemark"
     listeners = [pausing]

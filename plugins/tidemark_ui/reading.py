@@ -1,4 +1,4 @@
-"""The context of this process: one, because it remembers the histories that it has read."""
+"""The context of this process. There is only one, because it caches the histories that it has read."""
 
 from functools import cache
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""The routes that read (docs/rest.md). Paths and fields are Flink's where the meaning is (K6–K8)."""
+"""The routes that read (docs/rest.md). Paths and fields have Flink's names where the meaning is Flink's."""
 
 from pathlib import Path as File
-from typing import Annotated, Any
+from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
@@ -10,21 +10,33 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, OperatorDetails
+from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointsOverview, PipelineFacts
+from tidemark.answers.lineage_graph import LineageGraph
+from tidemark.answers.retention_facts import RetentionPreview
+from tidemark.answers.row_sources import DeadLetterPage, RecordPage, RowOrigin, SinkOrigin
+from tidemark.answers.timeline_facts import (
+    BackfillPreview,
+    DisposalPreview,
+    RestorePreview,
+    RunProducts,
+    SavepointFacts,
+    TimelineNode,
+)
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.web import details as details_page
 from tidemark.web import graphs, overview, previews, row_origin, sink_rows
 from tidemark.web import source_lookup as record_answers
 from tidemark.web.history import CheckpointStatus
-from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import RestorePointRequest
+from tidemark.web.history_lines import HistoryQuery
 from tidemark.web.source_lookup import RecordQuery
-from tidemark_ui import models
 from tidemark_ui.access import Readable, may, pipelines_of
-from tidemark_ui.dags import dag_config, dag_facts
+from tidemark_ui.dags import add_dag_config, describe_pipeline
 from tidemark_ui.reading import shared_context
 
 router = APIRouter()
 FILES = {path.name: path for path in (File(__file__).parent / "static").glob("*.js")}
-"""The bundle; it holds no data, and is guarded all the same."""
+"""The bundle. It holds no data, yet it requires a login like all other routes."""
 Number = Annotated[int, Path(ge=1, le=10**12)]
 Name = Annotated[str, Path(min_length=1, max_length=63)]
 
@@ -38,13 +50,10 @@ def static(name: Name) -> FileResponse:
 
 
 @router.get("/pipelines")
-def pipelines(user: GetUserDep, session: SessionDep) -> list[models.PipelineFacts]:
+def pipelines(user: GetUserDep, session: SessionDep) -> list[PipelineFacts]:
     """Pipelines that the user may see."""
     seen = [name for name in shared_context().warehouse.list_pipelines() if may("GET", name, user, session)]
-    return [
-        models.PipelineFacts(name=name, may_trigger=may("POST", name, user, session), **dag_facts(name, session))
-        for name in seen
-    ]
+    return [describe_pipeline(name, session, may_trigger=may("POST", name, user, session)) for name in seen]
 
 
 class HistoryParams(BaseModel):
@@ -61,49 +70,43 @@ class HistoryParams(BaseModel):
 
 
 @router.get("/pipelines/{pipeline}/checkpoints")
-def checkpoints(pipeline: Readable, asked: Annotated[HistoryParams, Query()]) -> models.Overview:
+def checkpoints(pipeline: Readable, asked: Annotated[HistoryParams, Query()]) -> CheckpointsOverview:
     """Flink's `/jobs/:id/checkpoints`: counts, summary, latest, history."""
-    return models.Overview.model_validate(
-        overview.get_overview(shared_context(), pipeline, HistoryQuery(**dict(asked)))
-    )
+    return overview.get_overview(shared_context(), pipeline, HistoryQuery(**dict(asked)))
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/config")
-def config(pipeline: Readable, session: SessionDep) -> models.Config:
+def config(pipeline: Readable, session: SessionDep) -> CheckpointConfig:
     """Flink's `/jobs/:id/checkpoints/config`."""
-    return models.Config.model_validate(
-        {**details_page.get_config(shared_context(), pipeline), **dag_config(pipeline, session)}
-    )
+    return add_dag_config(details_page.get_config(shared_context(), pipeline), pipeline, session)
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/series")
-def series(pipeline: Readable, last: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[models.Point]:
-    """What the charts draw, oldest first."""
-    return [models.Point.model_validate(p) for p in overview.list_points(shared_context(), pipeline, last)]
+def series(pipeline: Readable, last: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[ChartPoint]:
+    """The points of the charts, oldest first."""
+    return overview.list_points(shared_context(), pipeline, last)
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}")
-def details(pipeline: Readable, checkpoint: Number) -> models.Details:
+def details(pipeline: Readable, checkpoint: Number) -> CheckpointDetails:
     """Flink's `/jobs/:id/checkpoints/details/:cid`, with all operators."""
-    return models.Details.model_validate(details_page.get_details(shared_context(), pipeline, checkpoint))
+    return details_page.get_details(shared_context(), pipeline, checkpoint)
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/subtasks/{uid}")
-def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> models.Task:
+def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> OperatorDetails:
     """Flink's `/jobs/:id/checkpoints/details/:cid/subtasks/:vid`: one operator."""
-    found = (
-        task for task in details_page.get_details(shared_context(), pipeline, checkpoint)["tasks"] if task["uid"] == uid
-    )
-    task = next(found, None)
-    if task is None:
+    operators = details_page.get_details(shared_context(), pipeline, checkpoint).tasks
+    found = next((operator for operator in operators if operator.uid == uid), None)
+    if found is None:
         raise HTTPException(404, "Not Found")
-    return models.Task.model_validate(task)
+    return found
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/lineage/{checkpoint}")
-def lineage(pipeline: Readable, checkpoint: Number) -> models.Graph:
+def lineage(pipeline: Readable, checkpoint: Number) -> LineageGraph:
     """The lineage of one checkpoint as nodes and edges."""
-    return models.Graph.model_validate(graphs.build_graph(shared_context(), pipeline, checkpoint))
+    return graphs.build_graph(shared_context(), pipeline, checkpoint)
 
 
 class RecordParams(BaseModel):
@@ -121,11 +124,9 @@ class RecordParams(BaseModel):
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/records")
-def records(pipeline: Readable, checkpoint: Number, asked: Annotated[RecordParams, Query()]) -> models.Records:
+def records(pipeline: Readable, checkpoint: Number, asked: Annotated[RecordParams, Query()]) -> RecordPage:
     """Records that a checkpoint read, as far as Kafka still has them; a bounded read."""
-    return models.Records.model_validate(
-        record_answers.read_records(shared_context(), pipeline, checkpoint, RecordQuery(**dict(asked)))
-    )
+    return record_answers.read_records(shared_context(), pipeline, checkpoint, RecordQuery(**dict(asked)))
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/dead-letters")
@@ -135,31 +136,27 @@ def dead_letters(
     uid: Annotated[str, Query(min_length=1, max_length=63)],
     limit: Annotated[int, Query(ge=1, le=100)] = 25,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-) -> models.DeadLetters:
-    """What an operator could not apply in a checkpoint, and why."""
-    found = record_answers.read_dead_letters(shared_context(), pipeline, checkpoint, uid, limit=limit, offset=offset)
-    return models.DeadLetters.model_validate(found)
+) -> DeadLetterPage:
+    """Records that an operator could not apply in a checkpoint, with the reasons."""
+    return record_answers.read_dead_letters(shared_context(), pipeline, checkpoint, uid, limit=limit, offset=offset)
 
 
 @router.get("/pipelines/{pipeline}/timelines")
-def timelines(pipeline: Readable) -> list[models.Timeline]:
+def timelines(pipeline: Readable) -> list[TimelineNode]:
     """The tree of timelines."""
-    return [models.Timeline.model_validate(t) for t in overview.list_timelines(shared_context(), pipeline)]
+    return overview.list_timelines(shared_context(), pipeline)
 
 
 @router.get("/pipelines/{pipeline}/savepoints")
-def savepoints(pipeline: Readable, disposed: bool = False) -> list[models.Savepoint]:
+def savepoints(pipeline: Readable, disposed: bool = False) -> list[SavepointFacts]:
     """Savepoints, newest first."""
-    return [
-        models.Savepoint.model_validate(s)
-        for s in overview.list_savepoints(shared_context(), pipeline, disposed=disposed)
-    ]
+    return overview.list_savepoints(shared_context(), pipeline, disposed=disposed)
 
 
 @router.get("/pipelines/{pipeline}/savepoints/{name}/disposal")
-def disposal(pipeline: Readable, name: Name) -> models.Disposal:
+def disposal(pipeline: Readable, name: Name) -> DisposalPreview:
     """The dry run of a disposal."""
-    return models.Disposal.model_validate(previews.preview_disposal(shared_context(), pipeline, name))
+    return previews.preview_disposal(shared_context(), pipeline, name)
 
 
 @router.get("/pipelines/{pipeline}/restore-plan")
@@ -167,10 +164,10 @@ def restore_plan(
     pipeline: Readable,
     checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
-) -> models.RestorePlan:
+) -> RestorePreview:
     """The dry run of a restore."""
-    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
-    return models.RestorePlan.model_validate(previews.preview_restore(shared_context(), pipeline, begins))
+    request = RestoreRequest(checkpoint=checkpoint, savepoint=savepoint)
+    return previews.preview_restore(shared_context(), pipeline, request)
 
 
 @router.get("/pipelines/{pipeline}/backfill-plan")
@@ -178,16 +175,16 @@ def backfill_plan(
     pipeline: Readable,
     checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
     savepoint: Annotated[str | None, Query(max_length=63)] = None,
-) -> models.BackfillPlan:
+) -> BackfillPreview:
     """The dry run of a backfill to the live head."""
-    begins = RestorePointRequest(checkpoint=checkpoint, savepoint=savepoint)
-    return models.BackfillPlan.model_validate(previews.preview_backfill(shared_context(), pipeline, begins))
+    request = RestoreRequest(checkpoint=checkpoint, savepoint=savepoint)
+    return previews.preview_backfill(shared_context(), pipeline, request)
 
 
 @router.get("/pipelines/{pipeline}/retention-plan")
-def retention_plan(pipeline: Readable) -> models.RetentionPlan:
-    """The dry run of retention; looks at every file."""
-    return models.RetentionPlan.model_validate(previews.preview_retention(shared_context(), pipeline))
+def retention_plan(pipeline: Readable) -> RetentionPreview:
+    """The dry run of retention; lists every file."""
+    return previews.preview_retention(shared_context(), pipeline)
 
 
 @router.get("/pipelines/{pipeline}/state/{uid}/origin")
@@ -196,9 +193,9 @@ def origin(
     uid: Name,
     key: Annotated[list[Annotated[str, Query(max_length=1000)]], Query(min_length=1, max_length=16)],
     checkpoint: Annotated[int | None, Query(ge=1, le=10**12)] = None,
-) -> models.Origin:
+) -> RowOrigin:
     """Which checkpoint changed a key last, in which DAG run, and from which offsets."""
-    return models.Origin.model_validate(row_origin.find_origin(shared_context(), pipeline, uid, key, checkpoint))
+    return row_origin.find_origin(shared_context(), pipeline, uid, key, checkpoint)
 
 
 @router.get("/pipelines/{pipeline}/sinks/{name}/origin")
@@ -208,15 +205,13 @@ def sink_origin(
     checkpoint: Annotated[int, Query(ge=1, le=10**12)],
     where: Annotated[list[Annotated[str, Query(max_length=1100)]], Query(max_length=16)] = [],  # noqa: B006
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-) -> models.SinkOrigin:
+) -> SinkOrigin:
     """Rows that a checkpoint emitted to a sink, in which DAG run, and for which records; `where` is `column=value`."""
     pairs = [text.partition("=") for text in where]
     if any(not equals for _, equals, _ in pairs):
         raise HTTPException(422, "where: column=value")
     wanted = {column: value for column, _, value in pairs}
-    return models.SinkOrigin.model_validate(
-        sink_rows.find_sink_origin(shared_context(), pipeline, name, checkpoint, wanted, limit)
-    )
+    return sink_rows.find_sink_origin(shared_context(), pipeline, name, checkpoint, wanted, limit)
 
 
 @router.get("/dags/{dag_id}/checkpoints", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
@@ -225,11 +220,10 @@ def made_by_run(
     run_id: Annotated[str, Query(min_length=1, max_length=250)],
     user: GetUserDep,
     session: SessionDep,
-) -> list[models.MadeByRun]:
-    """What a DAG run made, pipeline by pipeline."""
-    found: list[dict[str, Any]] = [
-        {"pipeline": name, **overview.find_made_by(shared_context(), name, dag_id, run_id)}
+) -> list[RunProducts]:
+    """The checkpoints, timelines and savepoints that a DAG run created, pipeline by pipeline."""
+    return [
+        overview.find_made_by(shared_context(), name, dag_id, run_id)
         for name in pipelines_of(dag_id, session)
         if may("GET", name, user, session)
     ]
-    return [models.MadeByRun.model_validate(f) for f in found]

@@ -1,13 +1,14 @@
-"""The one route that changes something: all other actions trigger DAGs, through Airflow's own interface."""
+"""The only route that changes something. All other actions trigger DAGs through Airflow's own interface."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
+from tidemark.answers.timeline_facts import DisposalPreview
 from tidemark.operations import savepoints
 from tidemark.web import previews
-from tidemark_ui import models
 from tidemark_ui.access import Writable
 from tidemark_ui.reading import shared_context
 
@@ -15,7 +16,7 @@ router = APIRouter()
 
 
 class DisposalRequest(BaseModel):
-    """Nothing but the confirmation."""
+    """The confirmation of a disposal."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,14 +26,14 @@ class DisposalRequest(BaseModel):
 @router.post("/pipelines/{pipeline}/savepoints/{name}/disposal")
 def dispose(
     pipeline: Writable, name: Annotated[str, Path(min_length=1, max_length=63)], asked: DisposalRequest
-) -> models.Disposal:
-    """Ends a savepoint (Flink's `/savepoint-disposal`); with `execute` false it is the dry run.
+) -> DisposalPreview:
+    """Disposes of a savepoint (Flink's `/savepoint-disposal`); with `execute` false this is a dry run.
 
     Raises:
         NotFoundError: no such savepoint, or it is disposed.
-        ConflictError: something needs it.
+        ConflictError: a fork or a legal hold needs it.
     """
-    told = previews.preview_disposal(shared_context(), pipeline, name)
+    found = previews.preview_disposal(shared_context(), pipeline, name)
     if asked.execute:
         savepoints.open_savepoints(shared_context(), pipeline).dispose(name)
-    return models.Disposal.model_validate({**told, "disposed": asked.execute})
+    return replace(found, disposed=asked.execute)

@@ -18,10 +18,10 @@ from devstack.demo.rotations import RotationOracle
 from devstack.demo.story import three_of
 from devstack.demo.summary import lines_of, table_of
 from tests.airflow.world import DAY, MemoryContext, World
+from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.operations import backfill, checkpoints
-from tidemark.operations.backfill import BackfillTerms
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 from tidemark.testing import BARRIER, Replayed, replay
@@ -187,7 +187,7 @@ def promoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryContext:
             origin="test", interval_start=end - timedelta(days=1), interval_end=end, until_interval_end=True
         )
         checkpoints.run_once(context, "trips", request)
-    one = backfill.open_backfill(context, "trips", BackfillTerms(begins=RestoreRequest(checkpoint=1), fork="better"))
+    one = backfill.open_backfill(context, "trips", BackfillRequest(begins=RestoreRequest(checkpoint=1), fork="better"))
     one.begin()
     backfill.promote(context, one)
     return context

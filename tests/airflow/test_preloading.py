@@ -20,7 +20,7 @@ from tests.airflow.world import World
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
-from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.operations import checkpoints, observability
 
 world = World()

@@ -392,9 +392,14 @@ class Walk:
         """A key of an operator; records that come later count."""
         uid, account = self.rng.choice(("accounts", "teller")), self.rng.choice("abc")
         c = self.world.coordinator
-        asked = ErasureRequest(uid=uid, key=(account,), texts=(account,), owner="walk")
+        asked = ErasureRequest(uid=uid, key=(account,), owner="walk")
         Eraser(
-            coordinator=c, tables=self.world.tables, files=self.world.keys, logs=self.world.files, request=asked
+            coordinator=c,
+            tables=self.world.tables,
+            files=self.world.keys,
+            logs=self.world.files,
+            request=asked,
+            key=(account,),
         ).erase()
         published = self.sync(compares=False)
         erasures = Erasures(c.objects)

@@ -114,7 +114,7 @@ def test_the_history_has_a_line_for_each_and_is_filtered(page: Page) -> None:
     page.fills("Search ids, runs and savepoints", "kept")
     page.sees("1–1 of 1")
     page.fills("Search ids, runs and savepoints", " nothing is called so")
-    page.sees("No checkpoint fits")
+    page.sees("No checkpoint matches")
 
 
 def test_a_line_leads_by_keyboard_to_a_view_with_its_lineage_and_back(page: Page) -> None:

@@ -16,6 +16,7 @@ from tests.pages.conftest import PIPELINES, Trips
 from tests.prerequisites import needs_chromium
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
 from tidemark.settings import load_settings
 from tidemark.testing.twin.memory import ManualClock
@@ -152,7 +153,7 @@ def test_the_menu_leads_to_the_overview_from_wherever_one_is(page: Page) -> None
 def test_filters_stand_in_the_address(page: Page) -> None:
     page.view("trips", "view=history&status=FAILED", "1–1 of 1")
     page.fills("Search ids, runs and savepoints", "chk-9")
-    page.sees("No checkpoint fits")
+    page.sees("No checkpoint matches")
     path, told = place(page)
     assert (path, told["text"], told["status"]) == (PATH, "chk-9", "FAILED")
     page.view("trips", "view=history&offset=25", "26–34 of 34")
@@ -181,7 +182,7 @@ def test_a_checkpoint_that_is_unknown_says_so_in_sight(page: Page) -> None:
 
 
 def test_a_tab_of_the_run_leads_to_the_view_of_its_checkpoint(page: Page, site: Site) -> None:
-    run = details.get_details(site.world.pages, "trips", 34)["origin"]
+    run = body_of(details.get_details(site.world.pages, "trips", 34))["origin"]
     site.server.ask(
         "POST", "/api/v2/dags/trips/dagRuns", {"logical_date": None, "dag_run_id": run}, site.server.token()
     )

@@ -8,11 +8,12 @@ import pytest
 from tests.observing.conftest import World
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
-from tidemark.model.checkpoint.checkpoint_facts import parse_deadlines
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.metrics import METRICS, gauges
 from tidemark.operations import observability, reads, stop, timelines
+from tidemark.settings import parse_deadlines
 from tidemark.web import details, overview
-from tidemark.web.history_json import HistoryQuery
+from tidemark.web.history_lines import HistoryQuery
 
 HOUR = 3_600_000
 COUNTS = {
@@ -115,7 +116,9 @@ def test_counts_are_those_of_the_history_whatever_happened(world: World, seed: i
                 timelines.restore(
                     world.context(), "trips", RestoreRequest(checkpoint=point, request=str(chance.random()))
                 )
-        shown = overview.get_overview(world.context(), "trips", HistoryQuery()) if world.folder.is_dir() else None
+        shown = (
+            body_of(overview.get_overview(world.context(), "trips", HistoryQuery())) if world.folder.is_dir() else None
+        )
         if shown is not None:
             found = told(world)
             assert {name: found[gauge] for name, gauge in COUNTS.items()} == {
@@ -157,9 +160,9 @@ def test_a_deadline_that_is_none_is_refused(text: str) -> None:
 def test_the_page_shows_the_deadline_and_whether_it_is_late(world: World) -> None:
     world.checkpoint("a")
     world.line.clock.advance(HOUR + 1)
-    late = overview.get_overview(world.context(checkpoint_deadline="1h"), "trips", HistoryQuery())["health"]
+    late = body_of(overview.get_overview(world.context(checkpoint_deadline="1h"), "trips", HistoryQuery()))["health"]
     assert (late["deadline"], late["late"], late["age"]) == (HOUR, True, HOUR + 1)
-    health = overview.get_overview(world.context(), "trips", HistoryQuery())["health"]
+    health = body_of(overview.get_overview(world.context(), "trips", HistoryQuery()))["health"]
     assert (health["deadline"], health["late"]) == (None, False)
 
 
@@ -167,13 +170,13 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     world.checkpoint("a")
     due = world.line.clock.ms + HOUR
     world.line.clock.advance(26 * HOUR)
-    first = observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
+    first = body_of(observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips"))
     world.line.clock.advance(HOUR)
-    second = observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips")
+    second = body_of(observability.check_deadline(world.context(checkpoint_deadline="1h"), "trips"))
     assert first["late"]
     assert (first["age"], first["deadline"], first["newest"]) == ("1 day, 2:00:00", "1:00:00", "chk-1")
     assert first["late_since_ms"] == second["late_since_ms"] == due
-    assert observability.check_deadline(world.context(), "trips")["late_since_ms"] is None
+    assert body_of(observability.check_deadline(world.context(), "trips"))["late_since_ms"] is None
 
 
 def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> None:
@@ -186,7 +189,7 @@ def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> Non
     adopted = world.checkpoint("c")
     found = told(world)
     assert (found["liveRuns"], found["deepestLevel"]) == (1, 1)
-    (task,) = details.get_details(world.context(), "trips", adopted)["tasks"]
+    (task,) = body_of(details.get_details(world.context(), "trips", adopted))["tasks"]
     assert task["run_rows"] == {"files": 1, "min": 1, "avg": 1.0, "max": 1}
     made = task["compaction"]
     assert (made["checkpoint"], made["bytes_before"], made["rows_before"], made["rows_after"]) == (
@@ -195,7 +198,7 @@ def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> Non
     (base,) = (s for s in reads.get_checkpoint(world.context(), "trips").handles["buses"] if s.path.endswith("/base"))
     on_disk = sum(p.stat().st_size for p in (world.line.root / base.path).rglob("*.parquet"))
     assert made["written_bytes"] == made["bytes_after"] == on_disk
-    assert details.get_details(world.context(), "trips", 1)["tasks"][0]["compaction"] is None
+    assert body_of(details.get_details(world.context(), "trips", 1))["tasks"][0]["compaction"] is None
 
 
 def test_layers_of_tables_that_are_gone_are_not_known(world: World) -> None:
@@ -203,6 +206,6 @@ def test_layers_of_tables_that_are_gone_are_not_known(world: World) -> None:
     made = reads.get_checkpoint(world.context(), "trips")
     for segment in made.handles["buses"]:
         (world.line.root / segment.path / "_delta_log").rename(world.root / "gone")
-    (task,) = details.get_details(world.context(), "trips", number)["tasks"]
+    (task,) = body_of(details.get_details(world.context(), "trips", number))["tasks"]
     assert (task["live_runs"], task["deepest_level"], task["run_rows"]) == (None, None, None)
     assert told(world)["liveRuns"] == -1

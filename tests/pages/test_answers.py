@@ -9,16 +9,16 @@ from tests.pages.conftest import Trips
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, retention, savepoints, timelines
-from tidemark.operations.timelines import restore_facts
+from tidemark.operations.timelines import describe_restore
 from tidemark.ports import PlanRequest
 from tidemark.web import details, graphs, overview, previews, row_origin
 from tidemark.web.history import CheckpointStatus
-from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import RestorePointRequest
+from tidemark.web.history_lines import HistoryQuery
 
 FLINK_LIST = {"counts", "summary", "latest", "history"}
 FLINK_COUNTS = {"total", "in_progress", "completed", "failed", "restored"}
@@ -38,14 +38,14 @@ def pin(world: Trips, name: str, checkpoint: int, note: str = "") -> None:
 
 def test_the_list_has_the_names_of_flink(world: Trips) -> None:
     world.checkpoint("a")
-    told = overview.get_overview(world.pages, "trips", HistoryQuery())
+    told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
     assert told.keys() >= FLINK_LIST
     assert told["counts"].keys() >= FLINK_COUNTS
     assert told["summary"].keys() >= FLINK_SUMMARY
     assert told["summary"]["state_size"].keys() == {"min", "max", "avg", "p50", "p90", "p95", "p99", "p999"}
     assert told["history"][0].keys() >= FLINK_LINE
     assert told["latest"].keys() == {"completed", "savepoint", "failed", "restored"}
-    assert details.get_config(world.pages, "trips").keys() >= {
+    assert body_of(details.get_config(world.pages, "trips")).keys() >= {
         "mode",
         "max_concurrent",
         "externalization",
@@ -59,7 +59,7 @@ def test_counts_latest_and_health_follow_what_happens(world: Trips) -> None:
     world.checkpoint("b")
     failed = [world.fail("the first"), world.fail("the second")]
     pending = world.plan().id
-    told = overview.get_overview(world.pages, "trips", HistoryQuery())
+    told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
     counts = {name: told["counts"][name] for name in FLINK_COUNTS}
     assert counts == {"total": 5, "in_progress": 1, "completed": 2, "failed": 2, "restored": 0}
     assert told["health"]["failures_in_row"] == 2
@@ -69,7 +69,7 @@ def test_counts_latest_and_health_follow_what_happens(world: Trips) -> None:
     assert [line["id"] for line in told["history"]] == [pending, *reversed(failed), 2, 1]
     world.line.coordinator.abort(world.plan(), _failure("gone"))
     timelines.restore(world.pages, "trips", RestoreRequest(savepoint="kept", request="r"))
-    told = overview.get_overview(world.pages, "trips", HistoryQuery())
+    told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
     assert (told["counts"]["restored"], told["latest"]["restored"]["id"]) == (1, first)
     assert told["latest"]["restored"]["external_path"] == "kept"
     assert (told["health"]["live"], told["health"]["newest"], told["health"]["failures_in_row"]) == ("t2", first, 0)
@@ -85,7 +85,7 @@ def test_a_query_filters_and_pages(world: Trips) -> None:
     pin(world, "kept", made[1])
 
     def ids(query: HistoryQuery) -> list[int]:
-        found = overview.get_overview(world.pages, "trips", query)
+        found = body_of(overview.get_overview(world.pages, "trips", query))
         return [line["id"] for line in found["history"]]
 
     assert ids(HistoryQuery(limit=2)) == [failed, made[3]]
@@ -94,16 +94,16 @@ def test_a_query_filters_and_pages(world: Trips) -> None:
     assert ids(HistoryQuery(pinned=True)) == ids(HistoryQuery(text="KEPT")) == [made[1]]
     assert ids(HistoryQuery(text=f"chk-{made[0]}")) == [made[0]]
     assert ids(HistoryQuery(timeline="t9")) == []
-    assert overview.get_overview(world.pages, "trips", HistoryQuery(limit=1))["matching"] == 5
+    assert body_of(overview.get_overview(world.pages, "trips", HistoryQuery(limit=1)))["matching"] == 5
 
 
 def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: Callable[[], Trips]) -> None:
     world = trips_of()
     made = [world.checkpoint(f"b{n}") for n in range(3)]
     again = trips_of().pages
-    told = overview.get_overview(again, "trips", HistoryQuery())
+    told = body_of(overview.get_overview(again, "trips", HistoryQuery()))
     assert told["indexed"] == {"read": 3, "of": 3}
-    assert [p["id"] for p in overview.list_points(again, "trips", 2)] == made[1:]
+    assert [p["id"] for p in body_of(overview.list_points(again, "trips", 2))] == made[1:]
 
 
 def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world: Trips) -> None:
@@ -112,7 +112,7 @@ def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world
     world.checkpoint()
     world.drive("d", "e", "f", partition=1)
     checkpoints.run_once(world.pages, "trips", PlanRequest(origin="test", max_records=2))
-    first, second = overview.list_points(world.pages, "trips", 10)
+    first, second = body_of(overview.list_points(world.pages, "trips", 10))
     assert (first["offsets"], first["pending"]) == ({"trips-0": 2, "trips-1": 1}, {})
     assert (second["offsets"], second["pending"]) == ({"trips-1": 2}, {"trips-1": 1})
     assert (second["records"], second["pending_records"]) == (2, 1)
@@ -123,7 +123,7 @@ def test_the_graph_leads_from_offsets_to_the_manifest(world: Trips) -> None:
     second = world.checkpoint("a")
     pin(world, "kept", second)
     third = world.checkpoint("c")
-    graph = graphs.build_graph(world.pages, "trips", second)
+    graph = body_of(graphs.build_graph(world.pages, "trips", second))
     nodes = {n["id"]: n for n in graph["nodes"]}
     assert all(e["begin"] in nodes and e["end"] in nodes for e in graph["edges"])
     assert nodes["partition trips-0"]["second"] == "[3, 4)"
@@ -135,22 +135,22 @@ def test_the_graph_leads_from_offsets_to_the_manifest(world: Trips) -> None:
     ways = {(e["begin"], e["end"]) for e in graph["edges"]}
     line = ["partition trips-0", "operator buses", "state buses", "manifest", f"chk-{third}"]
     assert set(zip(line, line[1:], strict=False)) <= ways
-    assert "dead buses" in {n["id"] for n in graphs.build_graph(world.pages, "trips", first)["nodes"]}
+    assert "dead buses" in {n["id"] for n in body_of(graphs.build_graph(world.pages, "trips", first))["nodes"]}
 
 
 def test_the_graph_of_what_is_not_completed_and_of_a_restore(world: Trips) -> None:
     first = world.checkpoint("a")
     pin(world, "kept", first)
     failed = world.fail(HOSTILE)
-    nodes = {n["id"]: n for n in graphs.build_graph(world.pages, "trips", failed)["nodes"]}
+    nodes = {n["id"]: n for n in body_of(graphs.build_graph(world.pages, "trips", failed))["nodes"]}
     assert nodes["manifest"]["status"] == "FAILED"
     assert nodes["manifest"]["facts"]["message"] == HOSTILE
     timelines.restore(world.pages, "trips", RestoreRequest(savepoint="kept", request="r"))
     after = world.checkpoint("b")
-    nodes = {n["id"]: n for n in graphs.build_graph(world.pages, "trips", after)["nodes"]}
+    nodes = {n["id"]: n for n in body_of(graphs.build_graph(world.pages, "trips", after))["nodes"]}
     assert (nodes["genesis"]["label"], nodes["genesis"]["second"]) == ("kept", "restore from savepoint")
-    made = overview.find_made_by(world.pages, "trips", "any", "r")
-    assert made == {"checkpoints": [], "timelines": ["t2"], "savepoints": []}
+    made = body_of(overview.find_made_by(world.pages, "trips", "any", "r"))
+    assert made == {"pipeline": "trips", "checkpoints": [], "timelines": ["t2"], "savepoints": []}
 
 
 def test_a_row_is_traced_to_the_checkpoint_and_the_offsets_that_changed_it(world: Trips) -> None:
@@ -166,7 +166,7 @@ def test_a_row_is_traced_to_the_checkpoint_and_the_offsets_that_changed_it(world
         offsets[number] = (begin, len(world.sent))
         last |= dict.fromkeys(buses, number)
     for bus, number in last.items():
-        told = row_origin.find_origin(world.pages, "trips", "buses", [bus])
+        told = body_of(row_origin.find_origin(world.pages, "trips", "buses", [bus]))
         changed = told["changed"]
         assert changed["checkpoint"] == number
         assert told["row"]["trips"] == sum(b == bus for b, _ in world.sent)
@@ -179,10 +179,12 @@ def test_the_change_before_is_asked_with_the_parent(world: Trips) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")
     last = world.checkpoint("a")
-    changed = row_origin.find_origin(world.pages, "trips", "buses", ["a"])["changed"]
+    changed = body_of(row_origin.find_origin(world.pages, "trips", "buses", ["a"]))["changed"]
     assert changed["checkpoint"] == last
     assert (
-        row_origin.find_origin(world.pages, "trips", "buses", ["a"], changed["parent"])["changed"]["checkpoint"]
+        body_of(row_origin.find_origin(world.pages, "trips", "buses", ["a"], changed["parent"]))["changed"][
+            "checkpoint"
+        ]
         == first
     )
 
@@ -190,7 +192,7 @@ def test_the_change_before_is_asked_with_the_parent(world: Trips) -> None:
 def test_what_is_unknown_is_said(world: Trips) -> None:
     world.checkpoint(HOSTILE)
     pages = world.pages
-    assert row_origin.find_origin(pages, "trips", "buses", [HOSTILE])["row"]["bus"] == HOSTILE
+    assert body_of(row_origin.find_origin(pages, "trips", "buses", [HOSTILE]))["row"]["bus"] == HOSTILE
     wrong: tuple[Callable[[], object], ...] = (
         lambda: overview.get_overview(pages, "nobody", HistoryQuery()),
         lambda: details.get_details(pages, "trips", 99),
@@ -198,23 +200,25 @@ def test_what_is_unknown_is_said(world: Trips) -> None:
         lambda: row_origin.find_origin(pages, "trips", "buses", ["nobody"]),
         lambda: row_origin.find_origin(pages, "trips", "nothing", ["a"]),
         lambda: previews.preview_disposal(pages, "trips", "nothing"),
-        lambda: previews.preview_restore(pages, "trips", RestorePointRequest(savepoint="nothing")),
+        lambda: previews.preview_restore(pages, "trips", RestoreRequest(savepoint="nothing")),
     )
     for ask in wrong:
         with pytest.raises(NotFoundError):
             ask()
     with pytest.raises(UsageError):
-        row_origin.find_origin(pages, "trips", "buses", ["a", "b"])
+        body_of(row_origin.find_origin(pages, "trips", "buses", ["a", "b"]))
     with pytest.raises(UsageError):
-        previews.preview_restore(pages, "trips", RestorePointRequest())
+        body_of(previews.preview_restore(pages, "trips", RestoreRequest()))
 
 
 def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
     made = [world.checkpoint("a", "b"), world.checkpoint("a"), world.checkpoint("c")]
     context = world.pages
     for number in made:
-        dry = restore_facts(timelines.plan_restore(context, "trips", RestoreRequest(checkpoint=number, request="x")))
-        told = previews.preview_restore(world.pages, "trips", RestorePointRequest(checkpoint=number))
+        dry = body_of(
+            describe_restore(timelines.plan_restore(context, "trips", RestoreRequest(checkpoint=number, request="x")))
+        )
+        told = body_of(previews.preview_restore(world.pages, "trips", RestoreRequest(checkpoint=number)))
         assert {name: told[name] for name in ("checkpoint", "closes", "left", "read_again")} == {
             name: dry[name] for name in ("checkpoint", "closes", "left", "read_again")
         }
@@ -223,7 +227,7 @@ def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
 def test_a_damaged_manifest_hides_no_other_line(world: Trips) -> None:
     first, second = world.checkpoint("a"), world.checkpoint("b")
     (world.folder / "timelines/t1/000000000002.json").write_bytes(b"{}")
-    told = overview.get_overview(world.pages, "trips", HistoryQuery())
+    told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
     assert {line["id"]: line["status"] for line in told["history"]} == {first: "COMPLETED", second: "DAMAGED"}
     assert "000000000002.json" in told["trouble"]["what"]
     assert told["health"]["live"] is None
@@ -233,7 +237,7 @@ def test_the_outlook_of_retention_is_its_plan(world: Trips) -> None:
     made = [world.checkpoint(bus) for bus in "abc"]
     pin(world, "kept", made[0])
     retention.declare_rule(world.pages, "trips", Retention.keep_last(1))
-    told = previews.preview_retention(world.pages, "trips")
+    told = body_of(previews.preview_retention(world.pages, "trips"))
     assert told["released"] == [f"chk-{made[1]}"]
     assert told["rule"] == "keep_last(1)"
     assert told["kept_bytes"] > 0
@@ -242,14 +246,14 @@ def test_the_outlook_of_retention_is_its_plan(world: Trips) -> None:
 
 def test_details_tell_every_operator(world: Trips) -> None:
     number = world.checkpoint("a", "b", None)
-    told = details.get_details(world.pages, "trips", number)
+    told = body_of(details.get_details(world.pages, "trips", number))
     (task,) = told["tasks"]
     assert (task["read"], task["applied"], task["dead_lettered"], task["keys"]) == (3, 2, 1, 2)
     assert task["checkpointed_size"] == told["checkpointed_size"] > 0
     assert {"fold", "runs"} <= task["timings"].keys()
     assert told["latest_ack_timestamp"] is not None
     assert [(r["partition"], r["start"], r["end"]) for r in told["ranges"]] == [("trips-0", 0, 3), ("trips-1", 0, 0)]
-    failed = details.get_details(world.pages, "trips", world.fail())
+    failed = body_of(details.get_details(world.pages, "trips", world.fail()))
     assert (failed["status"], failed["tasks"], failed["failure_reason"]) == ("FAILED", [], "ENGINE_ERROR")
 
 
@@ -257,11 +261,11 @@ def test_a_fork_that_was_closed_is_told_as_closed_in_the_tree(world: Trips) -> N
     first = world.checkpoint("a")
     context = world.pages
     timelines.fork(context, "trips", "what-if", RestoreRequest(checkpoint=first))
-    assert {t["timeline"]: t["fate"] for t in overview.list_timelines(world.pages, "trips")} == {
+    assert {t["timeline"]: t["fate"] for t in body_of(overview.list_timelines(world.pages, "trips"))} == {
         "t1": "live",
         "what-if": "fork",
     }
     timelines.close(context, "trips", "what-if")
-    told = {t["timeline"]: t for t in overview.list_timelines(world.pages, "trips")}
+    told = {t["timeline"]: t for t in body_of(overview.list_timelines(world.pages, "trips"))}
     assert {name: t["fate"] for name, t in told.items()} == {"t1": "live", "what-if": "closed"}
     assert (told["what-if"]["is_live"], told["what-if"]["successor"], told["what-if"]["parent"]) == (False, None, "t1")

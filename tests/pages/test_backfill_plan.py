@@ -3,32 +3,32 @@
 import pytest
 
 from tests.pages.conftest import Trips
-from tidemark.coordinator.recovery.backfill import Backfill
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill as backfill_operations
 from tidemark.operations import savepoints, timelines
-from tidemark.operations.backfill import BackfillTerms, outlook_facts
+from tidemark.operations.backfill import describe_outlook
 from tidemark.web import overview, previews
-from tidemark.web.history_json import HistoryQuery
-from tidemark.web.previews import RestorePointRequest
+from tidemark.web.history_lines import HistoryQuery
 
 
 def backfill(world: Trips, number: int, fork: str) -> Backfill:
-    terms = BackfillTerms(begins=RestoreRequest(checkpoint=number), fork=fork)
+    terms = BackfillRequest(begins=RestoreRequest(checkpoint=number), fork=fork)
     return backfill_operations.open_backfill(world.pages, "trips", terms)
 
 
 def by_command(world: Trips, number: int) -> list[str]:
     """What the dry run of the command names, step by step."""
-    left = outlook_facts(backfill(world, number, f"dry-{number}").outlook())["left"]
+    left = body_of(describe_outlook(backfill(world, number, f"dry-{number}").outlook()))["left"]
     assert isinstance(left, list)
     return [name for step in left for name in step]
 
 
 def by_page(world: Trips, number: int) -> list[str]:
-    found: list[str] = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=number))[
+    found: list[str] = body_of(previews.preview_backfill(world.pages, "trips", RestoreRequest(checkpoint=number)))[
         "repeats"
     ]
     return found
@@ -50,23 +50,23 @@ def promoted(world: Trips) -> list[int]:
 
 def test_a_checkpoint_of_a_closed_sibling_has_the_plan_of_the_command(world: Trips, promoted: list[int]) -> None:
     assert by_page(world, 3) == by_command(world, 3) == ["chk-7", "chk-8"]
-    left = previews.preview_restore(world.pages, "trips", RestorePointRequest(checkpoint=3))["left"]
+    left = body_of(previews.preview_restore(world.pages, "trips", RestoreRequest(checkpoint=3)))["left"]
     assert left == ["chk-8", "chk-7", "chk-6", "chk-5"], "a restore sets aside other ones"
     assert {n: by_page(world, n) for n in promoted} == {n: by_command(world, n) for n in promoted}
     assert by_page(world, 8) == []
 
 
 def test_records_and_work_are_those_of_what_is_repeated(world: Trips, promoted: list[int]) -> None:
-    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(checkpoint=3))
+    told = body_of(previews.preview_backfill(world.pages, "trips", RestoreRequest(checkpoint=3)))
     assert (told["checkpoint"], told["to"], told["records"]) == ("chk-3", "chk-8", 3)
-    lines = overview.get_overview(world.pages, "trips", HistoryQuery())["history"]
+    lines = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))["history"]
     assert told["work_duration"] == sum(line["work_duration"] for line in lines if line["id"] in (7, 8))
 
 
 def test_a_savepoint_is_its_checkpoint(world: Trips, promoted: list[int]) -> None:
     request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=6, note="")
     savepoints.open_savepoints(world.pages, "trips").create(request)
-    told = previews.preview_backfill(world.pages, "trips", RestorePointRequest(savepoint="kept"))
+    told = body_of(previews.preview_backfill(world.pages, "trips", RestoreRequest(savepoint="kept")))
     assert (told["checkpoint"], told["savepoint"], told["repeats"]) == ("chk-6", "kept", ["chk-7", "chk-8"])
 
 
@@ -80,4 +80,4 @@ def test_what_cannot_be_repeated_is_refused_as_the_command_refuses_it(world: Tri
     with pytest.raises(NotFoundError):
         by_page(world, 99)
     with pytest.raises(UsageError):
-        previews.preview_backfill(world.pages, "trips", RestorePointRequest())
+        body_of(previews.preview_backfill(world.pages, "trips", RestoreRequest()))

@@ -10,6 +10,7 @@ import pytest
 from tests.pages.conftest import Trips
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.operations import timelines
 from tidemark.ports import PutOutcome
@@ -140,6 +141,6 @@ def test_quantiles_are_those_of_sql() -> None:
         text = ", ".join(f"quantile_cont(v, {share})" for share in shares.values())
         [expected] = duckdb.execute(f"SELECT {text} FROM unnest(?) AS t(v)", [values]).fetchall()
         found = quantiles(values)
-        assert [found[name] for name in shares] == pytest.approx(expected)
-        assert (found["min"], found["max"]) == (min(values), max(values))
-    assert set(quantiles([]).values()) == {0}
+        assert [getattr(found, name) for name in shares] == pytest.approx(expected)
+        assert (found.min, found.max) == (min(values), max(values))
+    assert set(body_of(quantiles([])).values()) == {0}

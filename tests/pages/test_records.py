@@ -12,6 +12,7 @@ from tests.cli.disk_context import DiskContext, commands_over
 from tests.cli.disk_line import DiskLine
 from tests.pages.conftest import Trips
 from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import sink_rows
 from tidemark.web import source_lookup as records
@@ -27,7 +28,7 @@ def places(told: Any) -> list[tuple[str, int]]:
 
 
 def ask(world: Trips, checkpoint: int, **query: Any) -> Any:
-    return records.read_records(world.pages, "trips", checkpoint, RecordQuery(**query))
+    return body_of(records.read_records(world.pages, "trips", checkpoint, RecordQuery(**query)))
 
 
 def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> None:
@@ -54,7 +55,7 @@ def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> N
         assert places(whole) == sorted((f"trips-{p}", o) for _, p, o in rows)
         letters = {(f"trips-{p}", o) for b, p, o in rows if b is None}
         assert {place for place, r in zip(places(whole), whole["records"], strict=True) if r["dead_letters"]} == letters
-        found = records.read_dead_letters(world.pages, "trips", number, "buses", limit=100)
+        found = body_of(records.read_dead_letters(world.pages, "trips", number, "buses", limit=100))
         assert {(r["partition"], r["offset"]) for r in found["rows"]} == letters
         assert found["matching"] == len(letters) and {r["reason"] for r in found["rows"]} <= {"null_key"}
 
@@ -83,7 +84,7 @@ def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: 
     assert (only["start"], only["end"], only["kept_start"], only["kept_end"]) == (0, 4, 3, 4)
     assert only["why"] == "Kafka has deleted the rest"
     assert places(told) == [("trips-0", 3)]
-    (letter,) = records.read_dead_letters(world.pages, "trips", number, "buses")["rows"]
+    (letter,) = body_of(records.read_dead_letters(world.pages, "trips", number, "buses"))["rows"]
     assert letter["offset"] == 1 and json.loads(letter["value"]["text"])["bus"] is None
     world.line.log.trim(FIRST, 9)
     told = ask(world, number)
@@ -95,7 +96,7 @@ def test_other_records_at_the_same_offsets_are_not_shown(world: Trips) -> None:
     world.line.log.create("trips", 2)
     world.drive("z", "z", "z")
     told = ask(world, number)
-    assert told["records"] == [] and "made anew" in told["ranges"][0]["why"]
+    assert told["records"] == [] and "created again" in told["ranges"][0]["why"]
     world.line.log.delete("trips")
     assert ask(world, number)["ranges"][0]["why"] == "the topic is gone"
 
@@ -157,7 +158,7 @@ def test_a_third_reader_is_told_to_ask_again(world: Trips, monkeypatch: pytest.M
     ],
 )
 def test_bytes_become_text_that_does_nothing(raw: bytes, text: str, encoding: str, cut: bool) -> None:
-    assert text_of(raw) == {"text": text, "encoding": encoding, "cut": cut, "size": len(raw)}
+    assert body_of(text_of(raw)) == {"text": text, "encoding": encoding, "cut": cut, "size": len(raw)}
 
 
 @pytest.fixture
@@ -175,19 +176,19 @@ def walk(tmp_path: Path) -> tuple[Command, DiskLine]:
 def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]) -> None:
     tidemark, line = walk
     pages = DiskContext(line, tidemark.settings)
-    told = sink_rows.find_sink_origin(pages, "walk", "far", 2, {"who": "ann"})
+    told = body_of(sink_rows.find_sink_origin(pages, "walk", "far", 2, {"who": "ann"}))
     (row,) = told["rows"]
     assert (row["row"]["total"], row["partition"], row["offset"]) == (13, "steps-0", 4)
     assert (told["changed"]["name"], told["uid"], told["more"]) == ("chk-2", "walkers", False)
     assert [(r["start"], r["end"]) for r in told["changed"]["ranges"]] == [(3, 6)]
     query = RecordQuery(partition="steps-0", start=4, end=5)
-    (record,) = records.read_records(pages, "walk", 2, query)["records"]
+    (record,) = body_of(records.read_records(pages, "walk", 2, query))["records"]
     assert json.loads(record["value"]["text"]) == {"who": "ann", "n": 7}
-    both = sink_rows.find_sink_origin(pages, "walk", "far", 1, {}, limit=1)
+    both = body_of(sink_rows.find_sink_origin(pages, "walk", "far", 1, {}, limit=1))
     assert (len(both["rows"]), both["more"]) == (1, True)
-    assert [r["row"]["who"] for r in sink_rows.find_sink_origin(pages, "walk", "far", 1, {"_offset": "2"})["rows"]] == [
-        "bob"
-    ]
+    assert [
+        r["row"]["who"] for r in body_of(sink_rows.find_sink_origin(pages, "walk", "far", 1, {"_offset": "2"}))["rows"]
+    ] == ["bob"]
     for wrong, kind in (
         (("far", 2, {"who": "eve"}), NotFoundError),
         (("far", 9, {}), NotFoundError),
@@ -197,7 +198,7 @@ def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]
         (("far", 1, {"last": "x"}), UsageError),
     ):
         with pytest.raises(kind):
-            sink_rows.find_sink_origin(pages, "walk", *wrong)
+            body_of(sink_rows.find_sink_origin(pages, "walk", *wrong))
 
 
 def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.disk_line import DiskLine
 from tidemark import ConsoleSink, KafkaSource, Pipeline, Process, formats, state
 from tidemark.context import Context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 from tidemark.settings import load_settings
 
@@ -64,7 +65,7 @@ def test_rows_of_completed_checkpoints_are_printed_once(tmp_path: Path, capsys: 
     assert err == 'repeats log/t1/chk-1/repeats/lines-0-2-0 {"text":"größer","times":2}\n' and out == ""
     assert done.plan.formats == {"records": {"format": "text"}}
     assert [ack.dead_lettered for ack in done.sealed.acks] == [1]
-    (shown,) = sinks.list_sinks(context, "log")
+    (shown,) = body_of(sinks.list_sinks(context, "log"))
     assert (shown["guarantee"], shown["topic"], shown["waiting"]["records"]) == ("exactly_once_by_id", None, 0)
     assert sinks.read_sink(context, "log", "repeats").num_rows == 1
 

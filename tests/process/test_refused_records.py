@@ -25,6 +25,7 @@ from tidemark.coordinator.records.states import OpenPlan
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError, NotFoundError, RecordRefusedError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.messages import Message, RecordPlace
 from tidemark.operations import sinks
@@ -100,7 +101,8 @@ class House:
         return sinks.deliver(self.context, "notes")
 
     def backlog(self, sink: str) -> dict[str, object]:
-        (found,) = (s for s in sinks.list_sinks(self.context, "notes") if s["sink"] == sink)
+        found: dict[str, object]
+        (found,) = (s for s in body_of(sinks.list_sinks(self.context, "notes")) if s["sink"] == sink)
         return found
 
     def id(self, checkpoint: int, offset: int, uid: str = "a") -> str:
@@ -196,10 +198,10 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     for offset in (1, 3):
         house.deliver()
         record = house.id(1, offset)
-        assert not sinks.skip_record(house.context, "notes", "a", record)["skipped"], "a dry run"
+        assert not body_of(sinks.skip_record(house.context, "notes", "a", record))["skipped"], "a dry run"
         assert house.deliver() == 0
-        assert sinks.skip_record(house.context, "notes", "a", record, "me", "case 12")["skipped"]
-        assert sinks.skip_record(house.context, "notes", "a", record, "me")["skipped"], (
+        assert body_of(sinks.skip_record(house.context, "notes", "a", record, "me", "case 12"))["skipped"]
+        assert body_of(sinks.skip_record(house.context, "notes", "a", record, "me"))["skipped"], (
             "again, and nothing else happens"
         )
     with capture_logs() as logged:
@@ -209,14 +211,14 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     ]
     assert house.broker.ids("a") == [*(house.id(1, o) for o in (0, 2, 4)), house.id(2, 5)]
     assert house.deliver() == 0
-    letters = sinks.list_skipped_records(house.context, "notes", "a")
+    letters = body_of(sinks.list_skipped_records(house.context, "notes", "a"))
     assert [(r["record"], r["partition"], r["offset"], r["number"]) for r in letters] == [
         (house.id(1, 1), "ticks-0", 1, 0),
         (house.id(1, 3), "ticks-0", 3, 0),
     ]
     assert letters[0]["owner"] == "me" and letters[0]["note"] == "case 12" and "too large" in letters[0]["why"]
-    assert sinks.list_skipped_records(house.context, "notes") == letters
-    assert sinks.list_skipped_records(house.context, "notes", "b") == []
+    assert body_of(sinks.list_skipped_records(house.context, "notes")) == letters
+    assert body_of(sinks.list_skipped_records(house.context, "notes", "b")) == []
     assert house.backlog("a")["skipped"] == 2 and house.backlog("a")["failure"] is None
 
 
@@ -258,7 +260,7 @@ def test_what_is_kept_of_a_refusal_holds_no_payload(house: House) -> None:
     house.broker.largest["a"] = 1_000
     house.checkpoint(900)
     house.deliver()
-    sinks.skip_record(house.context, "notes", "a", house.id(1, 0), "me")
+    body_of(sinks.skip_record(house.context, "notes", "a", house.id(1, 0), "me"))
     kept = [f for f in (house.line.root / "notes").rglob("*.json") if f.parts[-3] in ("skips", "delivery_failures")]
     assert len(kept) == 2 and not [f for f in kept if SECRET in f.read_text()]
 
@@ -268,15 +270,15 @@ def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: Ho
     house.checkpoint(1, 900)
     house.deliver()
     with pytest.raises(UsageError, match="not the id"):
-        sinks.skip_record(house.context, "notes", "a", "ticks-0-1-0", "me")
+        body_of(sinks.skip_record(house.context, "notes", "a", "ticks-0-1-0", "me"))
     for sink, record in (("a", house.id(1, 0)), ("b", house.id(1, 1)), ("a", house.id(7, 1))):
         with pytest.raises(NotFoundError, match="has refused no record"):
-            sinks.skip_record(house.context, "notes", sink, record, "me")
+            body_of(sinks.skip_record(house.context, "notes", sink, record, "me"))
     house.broker.largest.clear()
     house.deliver()
     with pytest.raises(ConflictError, match="no longer waits"):
-        sinks.skip_record(house.context, "notes", "a", house.id(1, 1), "me")
-    assert sinks.list_skipped_records(house.context, "notes") == []
+        body_of(sinks.skip_record(house.context, "notes", "a", house.id(1, 1), "me"))
+    assert body_of(sinks.list_skipped_records(house.context, "notes")) == []
 
 
 def test_the_commands_show_skip_and_list_what_is_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from tests.cli.disk_context import DiskContext
 from tests.contract.sender_drivers import KafkaSenderDriver
 from tests.kafka.topics import Topics
 from tests.process.test_refused_records import noting
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 from tidemark.settings import load_settings
 
@@ -34,12 +35,12 @@ def test_one_topic_refuses_a_record_one_is_gone_and_the_third_gets_everything(
     everything = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 4)]
     assert [record for *_, record in driver.arrived(large)] == ids("large", *everything)
     assert [record for *_, record in driver.arrived(small)] == ids("small", (1, 0))
-    told = {s["sink"]: s for s in sinks.list_sinks(context, "notes")}
+    told = {s["sink"]: s for s in body_of(sinks.list_sinks(context, "notes"))}
     (record,) = ids("small", (1, 1))
     assert told["small"]["failure"]["record"] == record
     assert told["gone"]["failure"]["record"] is None and gone in told["gone"]["failure"]["what"]
     assert told["large"]["failure"] is None and told["large"]["waiting"]["records"] == 0
-    sinks.skip_record(context, "notes", "small", record, "me")
+    body_of(sinks.skip_record(context, "notes", "small", record, "me"))
     topics.make(gone)
     assert sinks.deliver(context, "notes") == 4 + 5
     left = [place for place in everything if place != (1, 1)]

@@ -13,8 +13,8 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.pipeline import Broadcast, DeltaTable
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.core.offsets import TopicPartition
@@ -217,7 +217,7 @@ class ShopWorld(InMemory):
 
     def backfill(self, at: Checkpoint, pipeline: Pipeline, **more: Any) -> Backfill:
         """A backfill from a checkpoint."""
-        request = BackfillRequest(beginning=Beginning(checkpoint=at), **more)
+        request = BackfillRequest(begins=RestoreRequest(checkpoint=at.id), **more)
         return Backfill(coordinator=self.coordinator, pipeline=pipeline, request=request)
 
     def rows(self, checkpoint: Checkpoint, uid: str) -> dict[Any, dict[str, Any]]:

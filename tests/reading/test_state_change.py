@@ -15,8 +15,8 @@ import pytest
 from tests.cli.disk_line import DiskLine
 from tests.in_memory import Payment
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.duckdb_session import asking
 from tidemark.readers.field_changes import StateChange, _field, change_of
@@ -111,7 +111,7 @@ def story(root: Path, account: type[state.Keyed] = Account) -> Story:
         paid.append(batch)
         made.append(line.checkpoint())
     line.pipeline = bank(fixed, account)
-    request = BackfillRequest(beginning=Beginning(checkpoint=made[0]))
+    request = BackfillRequest(begins=RestoreRequest(checkpoint=made[0].id))
     backfill = Backfill(coordinator=line.coordinator, pipeline=line.pipeline, request=request)
     backfill.begin()
     assert len(list(backfill.repeat(line.execute))) == 3
@@ -175,7 +175,7 @@ def test_fields_of_one_side_are_named(tmp_path: Path) -> None:
 def test_nothing_repeated_is_nothing_to_compare(tmp_path: Path) -> None:
     line = DiskLine(root=tmp_path, pipeline=bank(as_it_was), topic="payments")
     line.send([(0, b'{"account":"a","amount":1}', 1)])
-    request = BackfillRequest(beginning=Beginning(checkpoint=line.checkpoint()))
+    request = BackfillRequest(begins=RestoreRequest(checkpoint=line.checkpoint().id))
     backfill = Backfill(coordinator=line.coordinator, pipeline=line.pipeline, request=request)
     assert backfill.pair() is None
     backfill.begin()

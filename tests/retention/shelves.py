@@ -198,9 +198,11 @@ class Shelf:
         """Erases a key."""
         c, asked = (
             replace(self.coordinator, listener=crash),
-            ErasureRequest(uid=uid, key=(key,), texts=(key,), forever=forever, owner="test"),
+            ErasureRequest(uid=uid, key=(key,), forever=forever, owner="test"),
         )
-        return Eraser(coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked).erase()
+        return Eraser(
+            coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked, key=(key,)
+        ).erase()
 
     def plan(self, rule: Retention | None) -> DeletionPlan:
         """What a sweep would do."""

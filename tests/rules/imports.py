@@ -25,7 +25,7 @@ WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "
 """Outside packages of one world count once; formats and helpers (None) are no world."""
 
 OURS = ("tidemark", "devstack", "pipelines", "dags", "spark_jobs", "plugins")
-PURE = (*rooms_below("coordinator.retention"), "coordinator.retention", "processing")
+PURE = (*rooms_below("coordinator.retention"), "coordinator.retention", "processing", "answers")
 """Rooms that import the standard library and Tidemark, nothing else."""
 WORLDLY = ("kafka", "storage", "tables", "readers", "transfer", "telemetry")
 DETERMINED = {*PURE, *WORLDLY, "engine", "formats", "testing.twin"} - {"telemetry"}

@@ -17,6 +17,8 @@ STANDS_ON: dict[str, str] = {
     "model.retention": "model.checkpoint",
     "formats": "model.checkpoint",
     "declare": "formats",
+    # What Tidemark reports: to pages and REST, on the command line, in asset events.
+    "answers": "model.retention",
     "ports": "declare model.retention",
     "processing": "declare",
     # The protocol: it knows neither Spark nor Kafka nor Delta.
@@ -39,7 +41,7 @@ STANDS_ON: dict[str, str] = {
     "telemetry": "kafka settings",
     "environment": "settings storage telemetry",
     "context": "coordinator.checkpoints engine kafka tables environment",
-    "operations": "context coordinator.retention transfer",
+    "operations": "answers context coordinator.retention transfer",
     "reading": "operations",
     "api": "operations",
     "web": "operations",

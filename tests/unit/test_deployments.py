@@ -7,13 +7,13 @@ import pytest
 from tests.airflow.world import MemoryContext, World
 from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
+from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.environment import find_pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.operations import backfill, checkpoints, timelines
-from tidemark.operations.backfill import BackfillTerms
 from tidemark.ports import PlanRequest
 
 ASK = PlanRequest(origin="test")
@@ -101,7 +101,7 @@ def test_what_was_sealed_before_stays_what_it_is(context: Context, releases: Rel
 def test_a_step_of_a_backfill_is_left_to_its_backfill(context: Context, releases: Releases) -> None:
     for _ in range(2):
         assert checkpoints.run_once(context, "trips", ASK).checkpoint is not None
-    one = backfill.open_backfill(context, "trips", BackfillTerms(begins=RestoreRequest(checkpoint=1)))
+    one = backfill.open_backfill(context, "trips", BackfillRequest(begins=RestoreRequest(checkpoint=1)))
     one.begin()
     step = backfill.plan_step(context, one)
     assert isinstance(step, CheckpointPlan)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.world import PLACE, MemoryContext, World
+from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
-from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import checkpoints, queries, reads
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.memory import MemoryLog
@@ -103,4 +104,4 @@ def test_source_metrics_have_flinks_names_and_count_reports(world: World) -> Non
     made = reads.list_checkpoints(context, "trips")[0]
     assert made.sealed.facts.watermark_ms is not None
     assert found[3, "watermarkLag"] == made.plan.logical_time_ms - made.sealed.facts.watermark_ms
-    assert checkpoint_facts(reads.get_checkpoint(context, "trips", 1))["pending_records"] == 1
+    assert body_of(checkpoint_facts(reads.get_checkpoint(context, "trips", 1)))["pending_records"] == 1

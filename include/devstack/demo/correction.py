@@ -12,12 +12,12 @@ from devstack.demo.native import Say
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.output import note
 from tidemark.context import Context
-from tidemark.coordinator.recovery.backfill import Backfill
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import backfill, savepoints
-from tidemark.operations.backfill import BackfillTerms, Differences
+from tidemark.operations.backfill import Differences
 
 SAVEPOINT = "end-of-june"
 BACKFILL, SAVEPOINTS = "backfill", "savepoint"
@@ -118,7 +118,7 @@ class Correction:
 
     def _backfill(self) -> Backfill:
         begins = RestoreRequest(savepoint=SAVEPOINT)
-        return backfill.open_backfill(self.context, self.pipeline, BackfillTerms(begins=begins))
+        return backfill.open_backfill(self.context, self.pipeline, BackfillRequest(begins=begins))
 
     def _is_asking(self, run: str) -> bool:
         tasks = Dag(api=self.api, id=BACKFILL).tasks(run)

@@ -21,7 +21,7 @@ from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import reads, savepoints
-from tidemark.operations.backfill import difference_facts
+from tidemark.operations.backfill import describe_differences
 
 T = TypeVar("T")
 PIPELINE, COMPACTION = "flights", "flights_compact"
@@ -165,8 +165,8 @@ class Story:
         if self._is_promoted():
             return
         self.head("the fork compared with the live timeline, as Airflow shows it when it asks for approval")
-        facts = difference_facts(self.correction.differences())
-        show_rows([difference_row(fact) for fact in facts], as_json=False)
+        found = describe_differences(self.correction.differences())
+        show_rows([difference_row(one) for one in found], as_json=False)
         note(
             "changed: keys whose fields differ; total: how much more the fork has, because it has the cancelled flights"
         )

@@ -20,8 +20,7 @@ from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
-    from tidemark.coordinator.recovery.backfill import Backfill
-    from tidemark.operations.backfill import BackfillTerms
+    from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
     from tidemark.readers.field_changes import FieldChange
 
 FORK = "fork"
@@ -48,7 +47,7 @@ class BackfillConf(BeginningConf):
     max_records: int | None = Field(None, ge=1, strict=True)
     name: str | None = None
 
-    def terms(self, run_id: str, fork: str = "") -> "BackfillTerms":
+    def request(self, run_id: str, fork: str = "") -> "BackfillRequest":
         """Returns the backfill that the form requests.
 
         Args:
@@ -58,8 +57,8 @@ class BackfillConf(BeginningConf):
         Raises:
             UsageError: no starting point or two of them, or `to` with a mode that may promote the fork.
         """
+        from tidemark.coordinator.recovery.backfill import BackfillRequest
         from tidemark.coordinator.recovery.restore_request import RestoreRequest
-        from tidemark.operations.backfill import BackfillTerms
 
         begins = RestoreRequest(
             savepoint=self.savepoint or None,
@@ -68,7 +67,7 @@ class BackfillConf(BeginningConf):
             force=self.force,
         )
         to = parse_id(self.to) if self.to else None
-        return BackfillTerms(
+        return BackfillRequest(
             begins=begins,
             fork=fork or self.name or "",
             to=to,
@@ -92,7 +91,7 @@ def open_run_backfill(opened: "TidemarkContext", context: Context, pipelines: Se
     from tidemark.operations import backfill
 
     conf, fork = read_form(context, pipelines), context["ti"].xcom_pull(task_ids=PLAN, key=FORK)
-    return backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id, fork))
+    return backfill.open_backfill(opened, conf.pipeline, conf.request(context["dag_run"].run_id, fork))
 
 
 def summary(opened: "TidemarkContext", one: "Backfill") -> str:

@@ -37,13 +37,14 @@ class PlanBackfillOperator(PipelinesOperator):
             AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import backfill
-        from tidemark.operations.backfill import outlook_facts
+        from tidemark.operations.backfill import describe_outlook
 
         with fail_on_refusal():
             conf, opened = read_form(context, self.pipelines), open_tidemark()
-            outlook = backfill.open_backfill(opened, conf.pipeline, conf.terms(context["dag_run"].run_id)).outlook()
-        for name, value in outlook_facts(outlook).items():
+            outlook = backfill.open_backfill(opened, conf.pipeline, conf.request(context["dag_run"].run_id)).outlook()
+        for name, value in body_of(describe_outlook(outlook)).items():
             self.log.info("%s: %s", name, value)
         steps = [" ".join(f"chk-{n}" for n in step.ids) for step in outlook.left]
         context["ti"].xcom_push(FORK, outlook.fork)
@@ -200,7 +201,7 @@ class PromoteOperator(PipelinesOperator):
             AirflowFailException: the fork lacks records of the live timeline, or another timeline became live.
             TidemarkError: any other error; the task is retried.
         """
-        from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+        from tidemark.answers.checkpoint_facts import checkpoint_facts
         from tidemark.operations import backfill
 
         opened = open_tidemark()

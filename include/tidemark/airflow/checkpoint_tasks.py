@@ -4,7 +4,7 @@ Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so 
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +25,7 @@ from tidemark.errors import GateFailedError, TidemarkError
 from tidemark.redaction import secrets_of
 
 if TYPE_CHECKING:
+    from tidemark.answers.checkpoint_facts import ChangedAsset
     from tidemark.context import Context as TidemarkContext
     from tidemark.model.checkpoint.manifest import Checkpoint
     from tidemark.ports import PlanRequest
@@ -55,11 +56,13 @@ def typed_failures() -> Iterator[None]:
         raise as_airflow(error) from error
 
 
-def announce(context: Context, assets: Sequence[Asset], facts: Mapping[str, object], names: Sequence[str]) -> None:
-    """Adds an event for completed checkpoints to assets: the facts of the newest, and a partition key for each."""
+def announce(context: Context, assets: Sequence[Asset], answer: object, names: Sequence[str]) -> None:
+    """Adds an event to assets that carries an answer, with a partition key for each name."""
+    from tidemark.model.checkpoint.codec import body_of
+
     for asset in assets:
         event = context["outlet_events"][asset]
-        event.extra = cast("dict[str, JsonValue]", dict(facts))
+        event.extra = cast("dict[str, JsonValue]", body_of(answer))
         event.add_partitions(list(names))
 
 
@@ -117,7 +120,7 @@ class PlanOperator(PipelineOperator):
             AirflowFailException: no retry can fix the error.
             TidemarkError: any other error; the task is retried.
         """
-        from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+        from tidemark.answers.checkpoint_facts import checkpoint_facts
         from tidemark.operations import checkpoints, reads
 
         opened = open_tidemark()
@@ -283,7 +286,8 @@ class CompleteOperator(PipelineOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns `{"checkpoint", "completed"}`."""
-        from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+        from tidemark.answers.checkpoint_facts import checkpoint_facts
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import checkpoints
 
         folded: Ids = context["ti"].xcom_pull(task_ids=VALIDATE)
@@ -292,7 +296,7 @@ class CompleteOperator(PipelineOperator):
             checkpoint = checkpoints.complete(opened, self.pipeline, folded["slot"])
         observe(opened, self.pipeline)
         names = [*folded.get("completed", ()), checkpoint.plan.name]
-        facts = checkpoint_facts(checkpoint)
+        facts = body_of(checkpoint_facts(checkpoint))
         self.outlets = [self.checkpoint]
         announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
         self._announce_changed(context, opened, checkpoint, names)
@@ -304,10 +308,10 @@ class CompleteOperator(PipelineOperator):
         self, context: Context, opened: "TidemarkContext", newest: "Checkpoint", names: Sequence[str]
     ) -> None:
         """Adds an event to each changed asset: its facts after the last change, and a partition key for each change."""
-        from tidemark.model.checkpoint.checkpoint_facts import changed_assets
+        from tidemark.answers.checkpoint_facts import changed_assets
         from tidemark.operations import reads
 
-        facts: dict[str, Mapping[str, object]] = {}
+        facts: dict[str, ChangedAsset] = {}
         keys: dict[str, list[str]] = {}
         for name in names:
             made = newest if name == newest.plan.name else reads.get_checkpoint(opened, self.pipeline, int(name[4:]))

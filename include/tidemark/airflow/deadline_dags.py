@@ -6,7 +6,7 @@ DAG is paused or its schedule is wrong. This DAG reads the warehouse instead, on
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, BaseOperator, Context, chain
 from airflow.sdk.exceptions import AirflowFailException
@@ -20,9 +20,12 @@ from tidemark.coordinator.checkpoints.restart import FixedDelay, NoRestart
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError
 
+if TYPE_CHECKING:
+    from tidemark.answers.timeline_facts import DeadlineFacts
+
 LOOK, LATE = "look", "late"
 OnLate = Callable[[Mapping[str, object]], None]
-"""Called at each check with the facts of a late pipeline; see `Measuring.lateness`."""
+"""Called at each check with the facts of a late pipeline; see `DeadlineFacts`."""
 
 
 class LookOperator(BaseOperator):
@@ -57,11 +60,12 @@ class LookOperator(BaseOperator):
             AirflowFailException: there is no such pipeline.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import observability
 
         opened = open_tidemark()
         with fail_on_refusal():
-            facts = observability.check_deadline(opened, self.pipeline)
+            facts: Ids = body_of(observability.check_deadline(opened, self.pipeline))
         observe(opened, self.pipeline)
         self.outlets = []
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))
@@ -104,16 +108,16 @@ class LateOperator(BaseOperator):
 
         with fail_on_refusal():
             facts = observability.check_deadline(open_tidemark(), self.pipeline)
-        if facts["late"]:
+        if facts.late:
             raise AirflowFailException(str(late_error(facts)))
 
 
-def late_error(facts: Mapping[str, object]) -> TidemarkError:
+def late_error(facts: "DeadlineFacts") -> TidemarkError:
     """Returns the three-line error for a late pipeline."""
-    name, newest = facts["pipeline"], facts["newest"] or "none yet"
+    name, newest = facts.pipeline, facts.newest or "none yet"
     return TidemarkError(
-        f"{name} is late: no checkpoint was completed for {facts['age']}, the deadline is {facts['deadline']}"
-        f" (newest: {newest}, failures in a row: {facts['failures_in_row']})",
+        f"{name} is late: no checkpoint was completed for {facts.age}, the deadline is {facts.deadline}"
+        f" (newest: {newest}, failures in a row: {facts.failures_in_row})",
         safe="every completed checkpoint is intact.",
         next=f"tidemark checkpoint list {name}    (then read the log of its DAG's last run, or unpause the DAG).",
     )

@@ -71,13 +71,14 @@ class PlanForkOperator(ForkOperator):
             AirflowFailException: the form is invalid, or the name is taken; the message says what to do next.
             TidemarkError: the store did not answer; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import timelines
-        from tidemark.operations.timelines import fork_facts
+        from tidemark.operations.timelines import describe_fork
 
         with fail_on_refusal():
             conf, request = self.read_form(context)
             wanted = timelines.plan_fork(open_tidemark(), conf.pipeline, conf.name, request)
-        for name, value in fork_facts(wanted).items():
+        for name, value in body_of(describe_fork(wanted)).items():
             self.log.info("%s: %s", name, value)
         return {"pipeline": conf.pipeline, "checkpoint": f"chk-{wanted.parent}", "timeline": wanted.timeline}
 

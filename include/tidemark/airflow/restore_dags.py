@@ -106,13 +106,14 @@ class PlanRestoreOperator(RestoreOperator):
             AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
             TidemarkError: the store or Kafka did not answer; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import timelines
-        from tidemark.operations.timelines import restore_facts
+        from tidemark.operations.timelines import describe_restore
 
         with fail_on_refusal():
             conf = self.read_form(context)
             plan = timelines.plan_restore(open_tidemark(), conf.pipeline, conf.request(context["dag_run"].run_id))
-            for name, value in restore_facts(plan).items():
+            for name, value in body_of(describe_restore(plan)).items():
                 self.log.info("%s: %s", name, value)
             if not conf.accept_loss:
                 plan.refuse_gaps()

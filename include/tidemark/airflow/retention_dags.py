@@ -83,14 +83,15 @@ class PlanRetentionOperator(RetentionOperator):
             AirflowFailException: the form is invalid; the message says what to do next.
             TidemarkError: the files in use are not known, or the store did not answer; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import retention
-        from tidemark.operations.retention import plan_facts
+        from tidemark.operations.retention import describe_plan
 
         opened = open_tidemark()
         with fail_on_refusal():
             grace_ms = self.grace_ms(context)
             found = retention.plan_sweep(opened, self.pipeline)
-        facts = dict(plan_facts(found, grace_ms, shown=0))
+        facts: Ids = body_of(describe_plan(found, grace_ms, shown=0))
         self.log.info("%s", _page(facts))
         for f in found.free[:_SHOWN]:
             self.log.info("free: %s, %d bytes: %s", f.path, f.bytes, f.why)
@@ -135,14 +136,15 @@ class SweepOperator(RetentionOperator):
             AirflowFailException: the newest checkpoint is damaged, so nothing was released.
             TidemarkError: any other error; the task is retried.
         """
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import retention
-        from tidemark.operations.retention import swept_facts
+        from tidemark.operations.retention import describe_sweep
 
         self._skip_rejected(context)
         opened = open_tidemark()
         with fail_on_refusal():
             done = retention.sweep(opened, self.pipeline, grace_ms=self.grace_ms(context))
-        facts = dict(swept_facts(done))
+        facts: Ids = body_of(describe_sweep(done))
         self.outlets = [self.assets[self.pipeline]]
         announce(context, self.outlets, facts, [context["dag_run"].run_id])
         self.log.info("%s", "\n".join(f"{name}: {value}" for name, value in facts.items()))

@@ -110,6 +110,7 @@ class CreateSavepointOperator(SavepointOperator):
 
     def execute(self, context: Context) -> Ids:
         """Returns the result of `plan`; if it is repeated, it finds the savepoint that it created."""
+        from tidemark.model.checkpoint.codec import body_of
         from tidemark.operations import savepoints as savepoint_operations
 
         planned: Ids = context["ti"].xcom_pull(task_ids=PLAN)
@@ -120,7 +121,7 @@ class CreateSavepointOperator(SavepointOperator):
             made = savepoints.create(replace(request, checkpoint=parse_id(planned["checkpoint"])))
         # Only this pipeline's asset gets an event, although the graph draws an edge to each.
         self.outlets = [self.assets[name]]
-        facts = savepoint_operations.describe_savepoint(opened, name, made)
+        facts = body_of(savepoint_operations.describe_savepoint(opened, name, made))
         announce(context, [self.assets[name]], facts, [made.name])
         self.log.info("%s", "\n".join(f"{field}: {value}" for field, value in facts.items()))
         return planned

@@ -21,17 +21,15 @@ from tidemark.api.sinks import SinkRows
 from tidemark.api.state import StateTable
 from tidemark.api.timelines import PipelineTimelines, Timeline
 from tidemark.api.warehouse import Warehouse, open
+from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.operations.backfill import BackfillTerms
-from tidemark.operations.erasure import ErasureTerms
 from tidemark.ports import PlanRequest
 
 __all__ = [
     "At",
-    "BackfillTerms",
+    "BackfillRequest",
     "CompletedCheckpoint",
     "DryRun",
-    "ErasureTerms",
     "PipelineHistory",
     "PipelineRetention",
     "PipelineSavepoints",

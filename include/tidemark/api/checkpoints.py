@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.context import Context
-from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations import reads, savepoints
 
@@ -114,7 +115,11 @@ class CompletedCheckpoint:
         >>> sorted(w["flights"].latest().to_dict())[:6]
         ['accepted_losses', 'attempt', 'broadcast_versions', 'covered_until', 'dead_letters', 'emitted']
         """
-        return {**checkpoint_facts(self.manifest), "savepoints": list(self.savepoints), "released": self.released}
+        return {
+            **body_of(checkpoint_facts(self.manifest)),
+            "savepoints": list(self.savepoints),
+            "released": self.released,
+        }
 
     def __repr__(self) -> str:
         return f"<{self.name} on {self.timeline}: {self.records} records, {self.status}>"

@@ -11,16 +11,19 @@ from tidemark.api.pipeline_reader import PipelineReader
 from tidemark.api.retention import PipelineRetention
 from tidemark.api.savepoints import PipelineSavepoints
 from tidemark.api.timelines import PipelineTimelines, Timeline
+from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import STOP
+from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.environment import user_name
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill, checkpoints, erasure, observability, timelines
 from tidemark.operations import stop as stopping
-from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts
-from tidemark.operations.erasure import ErasureTerms, erasure_facts
-from tidemark.operations.timelines import promoted_facts, restore_facts, restored_facts
+from tidemark.operations.backfill import describe_differences, describe_outlook
+from tidemark.operations.erasure import describe_erasure
+from tidemark.operations.timelines import describe_promote, describe_restore
 from tidemark.ports import PlanRequest
 
 
@@ -81,10 +84,12 @@ class PipelineHistory(PipelineReader):
         <timeline t2: live, 0 checkpoints>
         """
         request = restore_request(at)
-        planned = restore_facts(timelines.plan_restore(self.context, self.name, request))
+        planned = body_of(describe_restore(timelines.plan_restore(self.context, self.name, request)))
 
         def execute() -> Mapping[str, Any]:
-            return {"executed": True, **restored_facts(*timelines.restore(self.context, self.name, request))}
+            plan, done = timelines.restore(self.context, self.name, request)
+            facts = body_of(describe_restore(plan, done))
+            return {"executed": True, "timeline": done.genesis.timeline, **facts}
 
         return DryRun("restore", {"executed": False, "timeline": None, **planned}, execute)
 
@@ -129,9 +134,9 @@ class PipelineHistory(PipelineReader):
 
         def execute() -> Mapping[str, Any]:
             done = timelines.promote(self.context, self.name, timeline, discard=discard, send=send)
-            return {"executed": True, **promoted_facts(timeline, done)}
+            return {"executed": True, **body_of(describe_promote(timeline, done))}
 
-        return DryRun("promote", {"executed": False, **promoted_facts(timeline, planned)}, execute)
+        return DryRun("promote", {"executed": False, **body_of(describe_promote(timeline, planned))}, execute)
 
     def run(self, request: PlanRequest | None = None, *, timeline: str | None = None) -> CompletedCheckpoint | None:
         """Makes one checkpoint in this process, at once: finishes the open one, or plans a new one. Needs Spark.
@@ -178,10 +183,11 @@ class PipelineHistory(PipelineReader):
             raise UsageError("drain without a savepoint", next="name the savepoint to stop with.")
         why = note or f"stopped by {user_name()}"
         if savepoint is None:
-            return stopping.stopped_facts(self.name, stopping.stop(self.context, self.name, why))
+            done = stopping.stop(self.context, self.name, why)
+            return dict(body_of(stopping.describe_stop(self.name, done)))
         request = SavepointRequest(name=savepoint, owner=user_name(), origin=STOP, note=note, drained=drain)
         done = stopping.stop_with_savepoint(self.context, self.name, request, why)
-        return stopping.stopped_facts(self.name, done)
+        return dict(body_of(stopping.describe_stop(self.name, done)))
 
     def resume(self, *, force: bool = False, note: str = "") -> bool:
         """Lets a stopped pipeline continue, at once; returns whether it was stopped. It unpauses no DAG.
@@ -198,11 +204,11 @@ class PipelineHistory(PipelineReader):
         """
         return stopping.resume(self.context, self.name, note or f"resumed by {user_name()}", force=force) is not None
 
-    def backfill(self, begins: At | BackfillTerms) -> DryRun:
+    def backfill(self, begins: At | BackfillRequest) -> DryRun:
         """Plans a backfill: repeat the checkpoints since a restore point with the current code, on a fork; compare.
 
         Args:
-            begins: where it begins, as in `restore`; or `tidemark.api.BackfillTerms`, which have all options. With
+            begins: where it begins, as in `restore`; or a `tidemark.api.BackfillRequest`, which has all options. With
                 `promotes` the fork becomes live in the end.
 
         Returns:
@@ -215,29 +221,34 @@ class PipelineHistory(PipelineReader):
         >>> w["flights"].backfill("winter").plan["left"]
         [['chk-3']]
         """
-        terms = begins if isinstance(begins, BackfillTerms) else BackfillTerms(begins=restore_request(begins))
-        one = backfill.open_backfill(self.context, self.name, terms)
+        request = begins if isinstance(begins, BackfillRequest) else BackfillRequest(begins=restore_request(begins))
+        one = backfill.open_backfill(self.context, self.name, request)
 
         def execute() -> Mapping[str, Any]:
             promoted = one.begin().promoted
             for _ in backfill.repeat(self.context, one):
                 pass
             found = backfill.compare(self.context, one)
-            if terms.promotes and not promoted:
+            if request.promotes and not promoted:
                 promoted = bool(backfill.promote(self.context, one))
-            done = {**outlook_facts(one.outlook()), "promoted": promoted}
+            done = {**body_of(describe_outlook(one.outlook())), "promoted": promoted}
             skipped = list(found.not_compared) if found else []
-            return {"executed": True, **done, "differences": difference_facts(found), "not_compared": skipped}
+            differences = body_of(describe_differences(found))
+            return {"executed": True, **done, "differences": differences, "not_compared": skipped}
 
-        return DryRun("backfill", {"executed": False, **outlook_facts(one.outlook())}, execute)
+        return DryRun("backfill", {"executed": False, **body_of(describe_outlook(one.outlook()))}, execute)
 
-    def erase(self, uid: str, *key: object, terms: ErasureTerms | None = None) -> DryRun:
+    def erase(
+        self, uid: str, *key: object, forever: bool = False, now: bool = False, owner: str | None = None
+    ) -> DryRun:
         """Plans to erase a key from the live state and from every restore point, and from operators behind this one.
 
         Args:
             uid: the operator.
             *key: a value for each key column, in the order of `key_by`.
-            terms: how far it goes, as `tidemark.api.ErasureTerms`.
+            forever: block future records of the key, too; otherwise, records that are read later count.
+            now: delete old files at once, instead of with the next sweep.
+            owner: the person who requests it; the user of this process without it.
 
         Returns:
             A dry run; `plan` names the restore points and files that hold the key, and the copies that would stay.
@@ -256,10 +267,12 @@ class PipelineHistory(PipelineReader):
         >>> w["flights"].state("aircraft", at="winter").get("N619AA") is None
         True
         """
-        texts = [str(value) for value in key]
-        wanted = terms or ErasureTerms(owner=user_name())
+        request = ErasureRequest(
+            uid=uid, key=tuple(map(str, key)), forever=forever, now=now, owner=owner or user_name()
+        )
 
         def execute() -> Mapping[str, Any]:
-            return erasure_facts(erasure.erase(self.context, self.name, uid, texts, wanted))
+            return dict(body_of(describe_erasure(erasure.erase(self.context, self.name, request))))
 
-        return DryRun("erase", erasure_facts(erasure.plan_erasure(self.context, self.name, uid, texts)), execute)
+        planned = body_of(describe_erasure(erasure.plan_erasure(self.context, self.name, request)))
+        return DryRun("erase", planned, execute)

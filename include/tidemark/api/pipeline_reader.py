@@ -9,6 +9,7 @@ from tidemark.api.sinks import SinkRows
 from tidemark.api.state import StateTable
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.retention.findings import Verified
@@ -126,7 +127,7 @@ class PipelineReader:
         >>> [(sink["sink"], sink["waiting"]["records"]) for sink in w["flights"].sinks()]
         [('knock_on_delays', 0)]
         """
-        return sinks.list_sinks(self.context, self.name)
+        return list(body_of(sinks.list_sinks(self.context, self.name)))
 
     def diff(
         self,

@@ -5,9 +5,10 @@ from typing import Any
 
 from tidemark.api.dry_run import DryRun
 from tidemark.context import Context
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.operations import retention as operations
-from tidemark.operations.retention import applied_facts, plan_facts, storage_facts
+from tidemark.operations.retention import describe_plan, describe_storage, describe_verified_sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class PipelineRetention:
         >>> found["released"], [kept["why"] for kept in found["kept_by"]]
         (['chk-1'], ['keep_last(1)', 'newest', 'savepoint winter'])
         """
-        return dict(plan_facts(operations.plan_sweep(self.context, self.pipeline, keep), 0, shown=None))
+        planned = operations.plan_sweep(self.context, self.pipeline, keep)
+        return dict(body_of(describe_plan(planned, 0, shown=None)))
 
     def apply(self, keep: str | None = None, *, grace: str = "1h") -> DryRun:
         """Plans a sweep: release checkpoints that nothing keeps, delete files that were free for the grace time.
@@ -74,11 +76,11 @@ class PipelineRetention:
         'released'
         """
         grace_ms = span_ms(grace)
-        planned = plan_facts(operations.plan_sweep(self.context, self.pipeline, keep), grace_ms)
+        planned = body_of(describe_plan(operations.plan_sweep(self.context, self.pipeline, keep), grace_ms))
 
         def execute() -> dict[str, Any]:
             done = operations.sweep_and_verify(self.context, self.pipeline, keep, grace_ms=grace_ms)
-            return dict(applied_facts(done))
+            return dict(body_of(describe_verified_sweep(done)))
 
         return DryRun("apply", planned, execute)
 
@@ -92,4 +94,4 @@ class PipelineRetention:
         >>> sorted({table["owner"] for table in found["tables"] if table["kind"] == "state"})
         ['aircraft', 'rotations', 'routes']
         """
-        return storage_facts(self.pipeline, operations.measure_storage(self.context, self.pipeline))
+        return dict(body_of(describe_storage(self.pipeline, operations.measure_storage(self.context, self.pipeline))))

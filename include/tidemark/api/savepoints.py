@@ -10,6 +10,7 @@ from tidemark.api.lookups import At, advising, find_id
 from tidemark.context import Context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRecord, SavepointRequest
 from tidemark.operations import retention
@@ -226,4 +227,4 @@ class PipelineSavepoints:
         return expiry_ms(text, self.context.clock.now_ms())
 
     def _described(self, record: SavepointRecord) -> Savepoint:
-        return Savepoint(record, operations.describe_savepoint(self.context, self.pipeline, record))
+        return Savepoint(record, body_of(operations.describe_savepoint(self.context, self.pipeline, record)))

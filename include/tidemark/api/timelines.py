@@ -7,8 +7,9 @@ from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import advising
 from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines as operations
-from tidemark.operations.timelines import branch_facts, ended_facts
+from tidemark.operations.timelines import describe_close, describe_timeline
 
 _LIST = ".timelines.list() lists them."
 
@@ -59,7 +60,7 @@ class Timeline:
 
     def to_dict(self) -> dict[str, Any]:
         """All facts, as JSON values: `tidemark timeline show --json`."""
-        return branch_facts(self.branch)
+        return dict(body_of(describe_timeline(self.branch)))
 
     def __repr__(self) -> str:
         return f"<timeline {self.name}: {self.fate}, {self.checkpoints} checkpoints>"
@@ -115,6 +116,6 @@ class PipelineTimelines:
             planned = operations.plan_close(self.context, self.pipeline, name)
 
         def execute() -> dict[str, Any]:
-            return {"executed": True, **ended_facts(operations.close(self.context, self.pipeline, name))}
+            return {"executed": True, **body_of(describe_close(operations.close(self.context, self.pipeline, name)))}
 
-        return DryRun("close", {"executed": False, **ended_facts(planned)}, execute)
+        return DryRun("close", {"executed": False, **body_of(describe_close(planned))}, execute)

@@ -1,13 +1,13 @@
 """`tidemark backfill`: repeat the checkpoints since a savepoint with the current code, compare, promote."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
@@ -15,10 +15,11 @@ from tidemark.cli.plain import plain
 from tidemark.cli.progress import ProgressListener
 from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import Context, open_context
-from tidemark.coordinator.recovery.backfill import Backfill, Outlook
+from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import backfill as backfill_operations
-from tidemark.operations.backfill import BackfillTerms, difference_facts, outlook_facts, step_facts
+from tidemark.operations.backfill import describe_differences, describe_outlook, describe_step
 
 
 class Mode(Enum):
@@ -55,8 +56,12 @@ class RangeOptions:
     allow_non_restored_state: AllowNonRestoredState = False
     force: Annotated[bool, typer.Option("--force", help="Allow a savepoint that drained the pipeline.")] = False
 
-    def terms(self, mode: Mode) -> BackfillTerms:
+    def request(self, mode: Mode, *, send: bool = False) -> BackfillRequest:
         """Returns the request that the options make.
+
+        Args:
+            mode: the use of the fork once it has caught up.
+            send: see `BackfillRequest`.
 
         Raises:
             UsageError: no starting point or two of them, or `--to` with a mode that may promote the fork.
@@ -67,12 +72,13 @@ class RangeOptions:
             allow_non_restored_state=self.allow_non_restored_state,
             force=self.force,
         )
-        return BackfillTerms(
+        return BackfillRequest(
             begins=begins,
             fork=self.name,
             to=None if self.to is None else parse_id(self.to),
             max_records=self.max_records,
             promotes=mode is not Mode.COMPARE,
+            send=send,
         )
 
 
@@ -109,9 +115,9 @@ def backfill(pipeline: PipelineName, what: RangeOptions, options: PromotionOptio
       tidemark backfill flights --from-checkpoint chk-6 --max-records 100000 --mode promote --execute
     """
     context = open_context()
-    terms = replace(what.terms(options.mode), send=options.send)
+    request = what.request(options.mode, send=options.send)
     with ProgressListener() as progress:
-        one = backfill_operations.open_backfill(context, pipeline, terms, progress)
+        one = backfill_operations.open_backfill(context, pipeline, request, progress)
         found = one.begin() if options.execute else one.outlook()
         if options.execute:
             _repeat(context, one, found)
@@ -119,21 +125,21 @@ def backfill(pipeline: PipelineName, what: RangeOptions, options: PromotionOptio
         _outlook(found, options, as_json)
         return
     differences = backfill_operations.compare(context, one)
-    compared, skipped = difference_facts(differences), list(differences.not_compared) if differences else []
+    compared, skipped = describe_differences(differences), list(differences.not_compared) if differences else []
     if not as_json:
         show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
     if skipped:
         note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
     promoted = found.promoted or (_may_promote(options) and _promote(context, one))
     if as_json:
-        facts = {**outlook_facts(one.outlook()), "promoted": promoted}
-        print_json({"executed": True, **facts, "differences": plain(compared), "not_compared": skipped})
+        facts = {**body_of(describe_outlook(one.outlook())), "promoted": promoted}
+        print_json({"executed": True, **facts, "differences": plain(body_of(compared)), "not_compared": skipped})
     if not promoted:
         note(f"fork {one.fork} stays next to the live timeline. Next: the same command with --mode promote")
 
 
 def _outlook(found: Outlook, options: PromotionOptions, as_json: bool) -> None:
-    show_fields({"executed": False, **outlook_facts(found)}, as_json=as_json)
+    show_fields({"executed": False, **body_of(describe_outlook(found))}, as_json=as_json)
     if found.unsent and not options.send and options.mode is not Mode.COMPARE:
         waiting = "; ".join(f"{name} of {', '.join(c.plan.name for c in of)}" for name, of in found.unsent.items())
         note(f"not delivered yet, and never sent once the fork is live: {waiting}. --send sends what the fork emitted")
@@ -150,8 +156,8 @@ def _repeat(context: Context, one: Backfill, found: Outlook) -> None:
         note(f"continuing: {done} of {whole} steps are already done")
     for made in backfill_operations.repeat(context, one):
         done += 1
-        step, of = step_facts(made), max(whole, done)
-        note(f"[{done}/{of}] {step['checkpoint']} repeats {cell(step['repeats'])}, {step['records']} records")
+        step, of = describe_step(made), max(whole, done)
+        note(f"[{done}/{of}] {step.checkpoint} repeats {cell(step.repeats)}, {step.records} records")
 
 
 def _may_promote(options: PromotionOptions) -> bool:
@@ -175,15 +181,26 @@ def _promote(context: Context, one: Backfill) -> bool:
     return True
 
 
-def difference_row(row: dict[str, Any]) -> dict[str, object]:
+def difference_row(found: OperatorDifference) -> dict[str, object]:
     """One operator's differences as a row of a table."""
-    fields: Sequence[str] = [_field(name, by) for name, by in row["fields"].items()]
-    fields = [*fields, *(f"+{name}" for name in row["added"]), *(f"-{name}" for name in row["removed"])]
-    counts = {name: row[name] for name in ("inserted", "deleted", "changed", "equal")}
-    return {"uid": row["uid"], "live": row["live"], "fork": row["fork"], **counts, "fields": "; ".join(fields)}
+    fields = [
+        *(_field(name, by) for name, by in found.fields.items()),
+        *(f"+{name}" for name in found.added),
+        *(f"-{name}" for name in found.removed),
+    ]
+    return {
+        "uid": found.uid,
+        "live": found.live,
+        "fork": found.fork,
+        "inserted": found.inserted,
+        "deleted": found.deleted,
+        "changed": found.changed,
+        "equal": found.equal,
+        "fields": "; ".join(fields),
+    }
 
 
-def _field(name: str, by: dict[str, Any]) -> str:
-    if "sum" not in by:
-        return f"{name} {by['keys']} keys"
-    return f"{name} {by['keys']} keys, total {cell(by['sum'])}, largest {cell(by['largest'])}"
+def _field(name: str, by: FieldDifference) -> str:
+    if not isinstance(by, NumberDifference):
+        return f"{name} {by.keys} keys"
+    return f"{name} {by.keys} keys, total {cell(by.sum)}, largest {cell(by.largest)}"

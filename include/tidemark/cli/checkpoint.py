@@ -1,10 +1,12 @@
 """`tidemark checkpoint list | show | stats | replay | abort | give-up`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.checkpoint_details import StateLayers
+from tidemark.answers.checkpoint_facts import checkpoint_facts, iso
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
@@ -12,11 +14,11 @@ from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
-from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts, iso
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.operations import checkpoints, compaction, observability, reads, retention, savepoints
-from tidemark.operations.retention import given_up_facts
+from tidemark.operations.retention import describe_give_up
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +53,7 @@ def list_checkpoints(
     gone = reads.list_released(context, pipeline)
     rows = [
         {
-            **(checkpoint_facts(c) if as_json else _line(c)),
+            **(body_of(checkpoint_facts(c)) if as_json else _line(c)),
             "savepoints": list(pins.get(c.id, ())),
             "released": c.plan.name in gone if as_json else "released" if c.plan.name in gone else None,
         }
@@ -80,7 +82,7 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
     if as_json:
         print_json({**reads.describe_manifest(context, found), **pins, "layers": layers})
         return
-    show_fields({**checkpoint_facts(found), **pins}, as_json=False)
+    show_fields({**body_of(checkpoint_facts(found)), **pins}, as_json=False)
     note("")
     for ack in found.sealed.acks:
         for segment in ack.handle:
@@ -160,7 +162,7 @@ def give_up(
       tidemark checkpoint give-up flights chk-3 --execute
     """
     found = retention.give_up(open_context(), pipeline, parse_id(checkpoint), execute=execute)
-    show_fields(given_up_facts(found), as_json=as_json)
+    show_fields(describe_give_up(found), as_json=as_json)
     if found.stops_at is not None:
         note(f"{found.stops_at}, the checkpoint before, was released. Restore one that is kept, with --restore-sinks:")
         note(f"  tidemark verify {pipeline} lists them.")
@@ -182,16 +184,16 @@ def _segment(s: Segment) -> str:
     return f"{s.path}@{s.version}  {span}  {s.rows} rows  {human_bytes(s.bytes)}"
 
 
-def _layers(found: Mapping[str, Any]) -> Iterator[str]:
+def _layers(found: StateLayers) -> Iterator[str]:
     """Describes the layout of a state on disk."""
-    if found["live_runs"] is not None:
-        yield f"live runs {found['live_runs']}, deepest level {found['deepest_level']}"
-    if (rows := found["run_rows"]) is not None and rows["files"] > 1:
-        yield f"rows per file of its run: {rows['min']} to {rows['max']}, {rows['avg']} on average"
-    if (made := found["compaction"]) is not None:
-        written = "" if made["written_bytes"] is None else f", wrote {human_bytes(made['written_bytes'])}"
-        sizes = f"{human_bytes(made['bytes_before'])} to {human_bytes(made['bytes_after'])}"
-        yield f"adopted a compaction of {made['checkpoint']}: {sizes}{written}"
+    if found.live_runs is not None:
+        yield f"live runs {found.live_runs}, deepest level {found.deepest_level}"
+    if (rows := found.run_rows) is not None and rows.files > 1:
+        yield f"rows per file of its run: {rows.min} to {rows.max}, {rows.avg} on average"
+    if (made := found.compaction) is not None:
+        written = "" if made.written_bytes is None else f", wrote {human_bytes(made.written_bytes)}"
+        sizes = f"{human_bytes(made.bytes_before)} to {human_bytes(made.bytes_after)}"
+        yield f"adopted a compaction of {made.checkpoint}: {sizes}{written}"
 
 
 def _line(found: Checkpoint) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import typer
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.context import open_context
+from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.environment import user_name
 from tidemark.operations import erasure
-from tidemark.operations.erasure import ErasureReport, ErasureTerms, erasure_facts
+from tidemark.operations.erasure import ErasureReport, describe_erasure
 
 Operator = Annotated[tuple[str, str], typer.Argument(metavar="PIPELINE UID", help="A pipeline and its operator.")]
 Key = Annotated[
@@ -48,13 +49,12 @@ def erase(
       tidemark erase flights aircraft --key N14228 --block --now --owner privacy --execute --json
     """
     context, (pipeline, uid) = open_context(), operator
-    if execute:
-        terms = ErasureTerms(forever=options.block, owner=options.owner or user_name(), now=options.now)
-        report = erasure.erase(context, pipeline, uid, key, terms)
-    else:
-        report = erasure.plan_erasure(context, pipeline, uid, key)
+    owner = options.owner or (user_name() if execute else "")
+    request = ErasureRequest(uid=uid, key=tuple(key), forever=options.block, owner=owner, now=options.now)
+    verb = erasure.erase if execute else erasure.plan_erasure
+    report = verb(context, pipeline, request)
     if as_json:
-        print_json(erasure_facts(report))
+        print_json(describe_erasure(report))
         return
     reports = (report, *report.chained)
     for each in reports:

@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.answers.checkpoint_facts import as_text
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint.checkpoint_facts import as_text
+from tidemark.model.checkpoint.codec import body_of
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 """The `--json` option, the same for every command."""
@@ -60,8 +61,9 @@ def as_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def show_fields(fields: Row, *, as_json: bool) -> None:
-    """Prints one object as `name  value` lines, or as JSON."""
+def show_fields(answer: object, *, as_json: bool) -> None:
+    """Prints an answer, or a mapping, as `name  value` lines or as JSON."""
+    fields: Row = body_of(answer)
     if as_json:
         print_json(fields)
         return
@@ -71,8 +73,8 @@ def show_fields(fields: Row, *, as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """Prints JSON on stdout; dates as ISO 8601 in UTC, decimals as strings."""
-    json.dump(value, sys.stdout, default=_plain, ensure_ascii=False, indent=2)
+    """Prints answers or other values as JSON on stdout; dates as ISO 8601 in UTC, decimals as strings."""
+    json.dump(body_of(value), sys.stdout, default=_plain, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")
 
 

@@ -15,8 +15,9 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
-from tidemark.operations.timelines import fork_facts, promoted_facts, restore_facts, restored_facts
+from tidemark.operations.timelines import describe_fork, describe_promote, describe_restore
 
 ForkName = Annotated[str, typer.Argument(metavar="NAME", help="The fork's name.")]
 
@@ -112,13 +113,14 @@ def restore(
     context = open_context()
     if execute:
         plan, done = timelines.restore(context, pipeline, request)
-        show_fields({"executed": True, **restored_facts(plan, done)}, as_json=as_json)
+        facts = body_of(describe_restore(plan, done))
+        show_fields({"executed": True, "timeline": done.genesis.timeline, **facts}, as_json=as_json)
         if done.overtaken:
             note(f"completed meanwhile, and also left behind: {', '.join(c.plan.name for c in done.overtaken)}")
         note(f"Next: tidemark run {pipeline}    (continues after {plan.checkpoint.plan.name}).")
         return
     plan = timelines.plan_restore(context, pipeline, request)
-    show_fields({"executed": False, "timeline": None, **restore_facts(plan)}, as_json=as_json)
+    show_fields({"executed": False, "timeline": None, **body_of(describe_restore(plan))}, as_json=as_json)
     if not options.accept_loss:
         plan.refuse_gaps()
     note("nothing was written; checkpoints left behind stay readable. Next: the same command with --execute")
@@ -138,7 +140,7 @@ def fork(
       tidemark fork flights what-if --checkpoint chk-6 --note "with next year's fares"
     """
     done = timelines.fork(open_context(), pipeline, name, replace(where.request(RestoreOptions()), note=text))
-    show_fields({**fork_facts(done.genesis), "began_now": done.won}, as_json=as_json)
+    show_fields({**body_of(describe_fork(done.genesis)), "began_now": done.won}, as_json=as_json)
     note(f"Next: tidemark run {pipeline} --timeline {name}")
 
 
@@ -166,11 +168,11 @@ def promote(
     context = open_context()
     if execute:
         done = timelines.promote(context, pipeline, name, discard=discard, send=send)
-        show_fields({"executed": True, **promoted_facts(name, done)}, as_json=as_json)
+        show_fields({"executed": True, **body_of(describe_promote(name, done))}, as_json=as_json)
         note(f"Next: tidemark run {pipeline}    (continues with {name}).")
         return
     plan = timelines.plan_promote(context, pipeline, name)
-    show_fields({"executed": False, **promoted_facts(name, plan)}, as_json=as_json)
+    show_fields({"executed": False, **body_of(describe_promote(name, plan))}, as_json=as_json)
     if plan.left and not discard:
         note(f"{name} lacks records of these. Next: tidemark run {pipeline} --timeline {name}    (catches up)")
     else:

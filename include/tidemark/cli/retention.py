@@ -13,10 +13,11 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.coordinator.retention.storage_report import Stored
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import span_ms
 from tidemark.model.retention.deletion import DeletionPlan, spans
 from tidemark.operations import retention
-from tidemark.operations.retention import applied_facts, plan_facts, storage_facts
+from tidemark.operations.retention import describe_plan, describe_storage, describe_verified_sweep
 
 Keep = Annotated[
     str | None,
@@ -50,7 +51,7 @@ def plan(pipeline: PipelineName, keep: Keep = None, every: All = False, as_json:
     """
     found = retention.plan_sweep(open_context(), pipeline, keep)
     if as_json:
-        print_json(plan_facts(found, 0, shown=None))
+        print_json(describe_plan(found, 0, shown=None))
         return
     _describe(found)
     _show_files(found, every=every)
@@ -73,7 +74,7 @@ def apply(
     if not execute:
         found = retention.plan_sweep(context, pipeline, keep)
         if as_json:
-            print_json(plan_facts(found, grace_ms))
+            print_json(describe_plan(found, grace_ms))
             return
         _describe(found)
         due = found.due(grace_ms)
@@ -82,7 +83,7 @@ def apply(
         return
     with Counted() as counted:
         done = retention.sweep_and_verify(context, pipeline, keep, grace_ms=grace_ms, on_progress=counted)
-    facts = dict(applied_facts(done))
+    facts = body_of(describe_verified_sweep(done))
     show_fields(facts if as_json else {**facts, "released": spans(done.swept.released)}, as_json=as_json)
     refuse_damaged(done.verified)
 
@@ -96,7 +97,7 @@ def storage(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
     """
     found = retention.measure_storage(open_context(), pipeline)
     if as_json:
-        print_json(storage_facts(pipeline, found))
+        print_json(describe_storage(pipeline, found))
         return
     rows = [
         {"table": kind, "of": owner, "timeline": _with_fate(timeline, found.fates), **_sizes(held)}

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.progress import ProgressListener
 from tidemark.context import open_context
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint.checkpoint_facts import checkpoint_facts
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import Group, amplification
 from tidemark.operations import checkpoints, compaction, observability

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.timeline_facts import SavepointFacts
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, Expires, Note, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
@@ -12,6 +13,7 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.savepoint_expiry import expiry_ms
 from tidemark.model.retention.savepoint import SavepointChange, SavepointRequest
 from tidemark.operations import retention
@@ -82,7 +84,7 @@ def list_savepoints(
     context = open_context()
     found = savepoint_operations.open_savepoints(context, pipeline).list(disposed=disposed)
     rows = [savepoint_operations.describe_savepoint(context, pipeline, record) for record in found]
-    lines = rows if as_json else [_line(row) for row in rows]
+    lines = [body_of(row) if as_json else _line(row) for row in rows]
     show_rows(lines, as_json=as_json, empty=f"{pipeline} has no savepoints: tidemark savepoint create {pipeline} NAME")
 
 
@@ -100,7 +102,8 @@ def show(savepoint: Named, as_json: JsonFlag = False) -> None:
         raise NotFoundError(f"{pipeline} has no savepoint {name!r}", next=f"tidemark savepoint list {pipeline}")
     needed_by = [] if found.disposed else list(savepoints.needed_by(name))
     show_fields(
-        {**savepoint_operations.describe_savepoint(context, pipeline, found), "needed_by": needed_by}, as_json=as_json
+        {**body_of(savepoint_operations.describe_savepoint(context, pipeline, found)), "needed_by": needed_by},
+        as_json=as_json,
     )
 
 
@@ -186,20 +189,19 @@ def _show_hold(context: Context, pipeline: str, name: str, *, as_json: bool) -> 
     show_fields({**facts, "needed_by": list(savepoints.needed_by(name))}, as_json=as_json)
 
 
-def _line(row: dict[str, Any]) -> dict[str, Any]:
-    size, ended = row["full_bytes"], row["claimed_by"]
-    state = "expired" if row["expired"] else "drained" if row["drained"] else ""
-    if row["disposed"]:
-        state = f"claimed by {ended}" if ended else "disposed"
+def _line(row: SavepointFacts) -> dict[str, Any]:
+    state = "expired" if row.expired else "drained" if row.drained else ""
+    if row.disposed:
+        state = f"claimed by {row.claimed_by}" if row.claimed_by else "disposed"
     return {
-        "name": row["name"],
-        "checkpoint": row["checkpoint"],
-        "timeline": row["timeline"],
-        "as of": row["logical_time"],
-        "full": None if size is None else human_bytes(size),
-        "owner": row["owner"],
-        "created": row["created_at"],
-        "expires": row["expires_at"] or "never",
+        "name": row.name,
+        "checkpoint": row.checkpoint,
+        "timeline": row.timeline,
+        "as of": row.logical_time,
+        "full": None if row.full_bytes is None else human_bytes(row.full_bytes),
+        "owner": row.owner,
+        "created": row.created_at,
+        "expires": row.expires_at or "never",
         "state": state or "kept",
-        "note": row["note"],
+        "note": row.note,
     }

@@ -11,6 +11,7 @@ from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import sink_source
 from tidemark.context import open_context
 from tidemark.environment import user_name
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 
 
@@ -59,20 +60,20 @@ def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
         return
     rows = [
         {
-            "sink": sink["sink"],
-            "topic": sink["topic"],
-            "waiting checkpoints": len(sink["waiting"]["checkpoints"]),
-            "records": sink["waiting"]["records"],
-            "since": sink["waiting"]["since"],
-            "skipped": sink["skipped"],
-            "last failure": None if sink["failure"] is None else sink["failure"]["what"],
+            "sink": sink.sink,
+            "topic": sink.topic,
+            "waiting checkpoints": len(sink.waiting.checkpoints),
+            "records": sink.waiting.records,
+            "since": sink.waiting.since,
+            "skipped": sink.skipped,
+            "last failure": None if sink.failure is None else sink.failure.what,
         }
         for sink in found
     ]
     show_rows(rows, as_json=False, empty=f"{pipeline} has no sinks")
     for sink in found:
-        if sink["failure"] is not None:
-            note(f"Next, for {sink['sink']}: {sink['failure']['next']}")
+        if sink.failure is not None:
+            note(f"Next, for {sink.sink}: {sink.failure.next}")
 
 
 def skip(
@@ -96,7 +97,7 @@ def skip(
     show_fields(found, as_json=as_json)
     if as_json:
         return
-    if found["skipped"]:
+    if found.skipped:
         note(f"Next: tidemark run {pipeline}    (sends the records behind it)")
     else:
         note(f"Next: tidemark sink skip {pipeline} {name} {record} --execute")
@@ -114,4 +115,4 @@ def skipped(
       tidemark sink skipped flights alerts --json
     """
     found = sinks.list_skipped_records(open_context(), pipeline, name)
-    show_rows(found, as_json=as_json, empty="no record was skipped")
+    show_rows([body_of(record) for record in found], as_json=as_json, empty="no record was skipped")

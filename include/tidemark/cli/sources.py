@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.answers.row_sources import ChangeOrigin, RecordPage, RowOrigin, ShownText, SinkOrigin, SinkRowOrigin
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.web import row_origin, sink_rows
 from tidemark.web import source_lookup as record_answers
 from tidemark.web.source_lookup import RecordQuery
@@ -16,7 +18,6 @@ RecordLimit = Annotated[
     int,
     typer.Option("--records", min=0, max=100, metavar="N", help="Also read up to N of the row's records from Kafka."),
 ]
-Answer = dict[str, Any]
 
 
 def state_lineage(
@@ -37,19 +38,19 @@ def state_lineage(
       tidemark state lineage flights routes --key EWR --key ORD --savepoint before-upgrade --json
     """
     context, (pipeline, uid) = open_context(), operator
-    answer = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
-    changed = answer["changed"]
+    origin = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
+    changed = origin.changed
     found = None
-    if records and changed["known"]:
+    if records and changed.known:
         query = RecordQuery(uid=uid, key=tuple(key), limit=records)
-        found = record_answers.read_records(context, pipeline, changed["checkpoint"], query)
+        found = record_answers.read_records(context, pipeline, changed.checkpoint, query)
     if as_json:
-        print_json({**answer, "records": found})
+        print_json({**_body(origin), "records": found})
         return
-    show_fields({"as_of": answer["as_of"], **answer["row"], **_change_facts(changed)}, as_json=False)
+    show_fields({"as_of": origin.as_of, **origin.row, **_change_facts(changed)}, as_json=False)
     _show_records(found)
-    if changed.get("parent") is not None:
-        note(f"Next: the same with --checkpoint chk-{changed['parent']}    (the change before).")
+    if changed.parent is not None:
+        note(f"Next: the same with --checkpoint chk-{changed.parent}    (the change before).")
 
 
 def sink_source(
@@ -69,68 +70,73 @@ def sink_source(
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
     """
     context, (pipeline, name) = open_context(), sink
-    answer = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
-    changed = answer["changed"]
-    of_rows = answer["rows"][:records] if changed["known"] else []
-    found = [_record(context, pipeline, changed["checkpoint"], row) for row in of_rows]
+    origin = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
+    changed = origin.changed
+    of_rows = origin.rows[:records] if changed.known else []
+    found = [_record(context, pipeline, changed.checkpoint, row) for row in of_rows]
     if as_json:
-        print_json({**answer, "records": found})
+        print_json({**_body(origin), "records": found})
         return
-    show_fields({"sink": name, "uid": answer["uid"], **_change_facts(changed)}, as_json=False)
-    show_rows(
-        [{**row["row"], "record": f"{row['partition']} {row['offset']}"} for row in answer["rows"]], as_json=False
-    )
+    show_fields({"sink": name, "uid": origin.uid, **_change_facts(changed)}, as_json=False)
+    show_rows([{**row.row, "record": f"{row.partition} {row.offset}"} for row in origin.rows], as_json=False)
     for one in found:
         _show_records(one)
-    if answer["more"]:
+    if origin.more:
         note("more rows match: add a --where, or raise --limit")
 
 
-def _record(context: Context, pipeline: str, checkpoint: int, row: Answer) -> Answer:
+def _record(context: Context, pipeline: str, checkpoint: int, row: SinkRowOrigin) -> RecordPage:
     """Reads the record for which a row was emitted."""
-    start = row["offset"]
-    query = RecordQuery(partition=row["partition"], start=start, end=start + 1, limit=1)
+    query = RecordQuery(partition=row.partition, start=row.offset, end=row.offset + 1, limit=1)
     return record_answers.read_records(context, pipeline, checkpoint, query)
 
 
-def _change_facts(changed: Answer) -> Answer:
-    if not changed["known"]:
-        return {"changed_by": f"{changed['name']}, whose manifest was deleted"}
+def _body(origin: RowOrigin | SinkOrigin) -> dict[str, Any]:
+    """The answer as JSON values; of a change whose manifest was deleted, only the id and name are known."""
+    body: dict[str, Any] = body_of(origin)
+    if not origin.changed.known:
+        body["changed"] = {name: body["changed"][name] for name in ("checkpoint", "name", "known")}
+    return body
+
+
+def _change_facts(changed: ChangeOrigin) -> dict[str, Any]:
+    if not changed.known:
+        return {"changed_by": f"{changed.name}, whose manifest was deleted"}
     return {
-        "changed_by": changed["name"],
-        "timeline": changed["timeline"],
-        "run": changed["run"],
-        "offsets": {r["partition"]: f"[{r['start']}, {r['end']})" for r in changed["ranges"]},
+        "changed_by": changed.name,
+        "timeline": changed.timeline,
+        "run": changed.run,
+        "offsets": {r.partition: f"[{r.start}, {r.end})" for r in changed.ranges},
     }
 
 
-def _show_records(found: Answer | None) -> None:
+def _show_records(found: RecordPage | None) -> None:
     if found is None:
         return
-    for held in found["ranges"]:
-        if held["why"] is not None:
-            is_empty = held["kept_start"] == held["kept_end"]
-            left = "nothing" if is_empty else f"only [{held['kept_start']}, {held['kept_end']})"
-            note(f"{held['partition']} [{held['start']}, {held['end']}): {left} is left. {held['why']}.")
+    for held in found.ranges:
+        if held.why is not None:
+            is_empty = held.kept_start == held.kept_end
+            left = "nothing" if is_empty else f"only [{held.kept_start}, {held.kept_end})"
+            note(f"{held.partition} [{held.start}, {held.end}): {left} is left. {held.why}.")
     rows = [
         {
-            "partition": r["partition"],
-            "offset": r["offset"],
-            "timestamp": r["timestamp"],
-            "key": _text(r["key"]),
-            "value": _text(r["value"]),
+            "partition": r.partition,
+            "offset": r.offset,
+            "timestamp": r.timestamp,
+            "key": _text(r.key),
+            "value": _text(r.value),
         }
-        for r in found["records"]
+        for r in found.records
     ]
     show_rows(rows, as_json=False, empty="no record matches")
-    note(f"searched {found['looked_at']} records; stopped by: {found['stopped_by']}")
+    note(f"searched {found.looked_at} records; stopped by: {found.stopped_by}")
 
 
-def _text(answer: Answer | None) -> str | None:
-    if answer is None:
+def _text(shown: ShownText | None) -> str | None:
+    if shown is None:
         return None
-    text = str(answer["text"]) if answer["encoding"] == "utf-8" else f"0x{answer['text']}"
-    return f"{text} … ({answer['size']} bytes)" if answer["cut"] else text
+    text = shown.text if shown.encoding == "utf-8" else f"0x{shown.text}"
+    return f"{text} … ({shown.size} bytes)" if shown.cut else text
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tidemark.context import open_context
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
 from tidemark.environment import user_name
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import stop as stop_operations
 
@@ -64,7 +65,7 @@ def stop(
     if dags is None:
         note("no Airflow is running here, so no DAG was paused; DAG runs will fail because the pipeline is stopped.")
     paused = [] if dags is None else dags.pause(wait, note)
-    show_fields({**stop_operations.stopped_facts(pipeline, done), "paused_dags": paused}, as_json=as_json)
+    show_fields({**body_of(stop_operations.describe_stop(pipeline, done)), "paused_dags": paused}, as_json=as_json)
 
 
 def resume(

@@ -13,8 +13,9 @@ from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.records.timeline_tree import Branch
+from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
-from tidemark.operations.timelines import branch_facts, ended_facts
+from tidemark.operations.timelines import describe_close, describe_timeline
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +38,7 @@ def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
     """
     found = timelines.list_timelines(open_context(), pipeline)
     if as_json:
-        print_json([branch_facts(b) for b in found])
+        print_json([describe_timeline(b) for b in found])
         return
     if sys.stdout.isatty():
         stdout().print(drawn(found))
@@ -57,7 +58,7 @@ def show(
       tidemark timeline show flights bugfix --json
     """
     found = timelines.get_timeline(open_context(), pipeline, name)
-    show_fields(branch_facts(found), as_json=as_json)
+    show_fields(describe_timeline(found), as_json=as_json)
     if not as_json and found.fate == "fork":
         note(f"Next: tidemark promote {pipeline} {name}, or tidemark timeline close {pipeline} {name}    (dry runs).")
 
@@ -81,7 +82,7 @@ def close(
     """
     context = open_context()
     found = timelines.close(context, pipeline, name) if execute else timelines.plan_close(context, pipeline, name)
-    show_fields({"executed": execute, **ended_facts(found)}, as_json=as_json)
+    show_fields({"executed": execute, **body_of(describe_close(found))}, as_json=as_json)
     if execute:
         note(f"Next: tidemark retention plan {pipeline}    (shows the files that this frees).")
     else:

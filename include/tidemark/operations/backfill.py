@@ -4,10 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.answers.timeline_facts import (
+    BackfillFacts,
+    BackfillStep,
+    FieldDifference,
+    NumberDifference,
+    OperatorDifference,
+)
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
-from tidemark.coordinator.plans.replay_ranges import RecordedStep, refuse_end
 from tidemark.coordinator.records.states import Promoted, Restored, Superseded
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook, Pair
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -21,33 +27,6 @@ from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange, StateChange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillTerms:
-    """The terms of a backfill.
-
-    Attributes:
-        begins: the savepoint or checkpoint that the fork begins at.
-        fork: name of the fork; empty = derived from the beginning and the code.
-        to: id of the checkpoint to end with; None = the live head.
-        max_records: offsets per partition of one step.
-        origin: the DAG run id, or "cli".
-        promotes: whether the fork may become live; refused at once if `to` is given.
-        send: once promoted, send the rows that the fork emitted and the live timeline had not sent.
-    """
-
-    begins: RestoreRequest
-    fork: str = ""
-    to: int | None = None
-    max_records: int | None = None
-    origin: str = "cli"
-    promotes: bool = False
-    send: bool = False
-
-    def __post_init__(self) -> None:
-        if self.promotes:
-            refuse_end(self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +61,15 @@ def restore_once(context: Context, name: str, request: RestoreRequest) -> Restor
     return done if done.won else None
 
 
-def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: StepListener = ignore_step) -> Backfill:
-    """Opens the backfill with some terms; the same terms and the same code find the same backfill.
+def open_backfill(
+    context: Context, name: str, request: BackfillRequest, listener: StepListener = ignore_step
+) -> Backfill:
+    """Opens the backfill of a request; the same request and the same code find the same backfill.
 
     Args:
         context: of this process.
         name: the pipeline.
-        terms: the terms.
+        request: the request.
         listener: called at every step, for progress.
 
     Raises:
@@ -96,19 +77,11 @@ def open_backfill(context: Context, name: str, terms: BackfillTerms, listener: S
         DamagedError: the checkpoint is not whole, and the fork was not begun yet.
     """
     coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
-    request = BackfillRequest(
-        beginning=terms.begins.beginning(coordinator),
-        name=terms.fork,
-        to=terms.to,
-        max_records=terms.max_records,
-        send=terms.send,
-        origin=terms.origin,
-    )
     made = Backfill(
         coordinator=coordinator, pipeline=context.pipeline(name), request=request, on_failure=report_failure
     )
     if coordinator.objects.slot(made.fork, 1) is None:
-        verification.verify_checkpoint(context, request.beginning.checkpoint)
+        verification.verify_checkpoint(context, made.beginning.checkpoint)
     return made
 
 
@@ -201,55 +174,52 @@ def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | No
     return done
 
 
-def outlook_facts(found: Outlook) -> dict[str, object]:
-    """A backfill as JSON values."""
-    return {
-        "fork": found.fork,
-        "from": f"chk-{found.begins}",
-        "to": f"chk-{found.to}",
-        "begun": found.exists,
-        "done": [step_facts(c) for c in found.done],
-        "left": [_names(step) for step in found.left],
-        "promoted": found.promoted,
-        "unsent": {name: [c.plan.name for c in left] for name, left in found.unsent.items()},
-    }
+def describe_outlook(found: Outlook) -> BackfillFacts:
+    """A backfill as an answer."""
+    return BackfillFacts(
+        fork=found.fork,
+        from_=f"chk-{found.begins}",
+        to=f"chk-{found.to}",
+        begun=found.exists,
+        done=[describe_step(c) for c in found.done],
+        left=[[plan.name for plan in step.plans] for step in found.left],
+        promoted=found.promoted,
+        unsent={name: [c.plan.name for c in left] for name, left in found.unsent.items()},
+    )
 
 
-def step_facts(made: Checkpoint) -> dict[str, object]:
-    """A completed step as JSON values."""
-    return {
-        "checkpoint": made.plan.name,
-        "repeats": [f"chk-{n}" for n in made.plan.replays],
-        "records": made.sealed.facts.records,
-        "dead_letters": made.sealed.dead_lettered,
-    }
+def describe_step(made: Checkpoint) -> BackfillStep:
+    """A completed step as an answer."""
+    return BackfillStep(
+        checkpoint=made.plan.name,
+        repeats=[f"chk-{n}" for n in made.plan.replays],
+        records=made.sealed.facts.records,
+        dead_letters=made.sealed.dead_lettered,
+    )
 
 
-def difference_facts(found: Differences | None) -> list[dict[str, object]]:
-    """A comparison as JSON values, operator by operator."""
+def describe_differences(found: Differences | None) -> list[OperatorDifference]:
+    """A comparison as answers, operator by operator."""
     if found is None:
         return []
     return [
-        {
-            "uid": change.uid,
-            "live": found.pair.recorded.plan.name,
-            "fork": found.pair.repeated.plan.name,
-            "inserted": change.inserted,
-            "deleted": change.deleted,
-            "changed": change.changed,
-            "equal": change.equal,
-            "fields": {f.name: _field(f) for f in change.fields},
-            "added": list(change.added),
-            "removed": list(change.removed),
-        }
+        OperatorDifference(
+            uid=change.uid,
+            live=found.pair.recorded.plan.name,
+            fork=found.pair.repeated.plan.name,
+            inserted=change.inserted,
+            deleted=change.deleted,
+            changed=change.changed,
+            equal=change.equal,
+            fields={f.name: _difference(f) for f in change.fields},
+            added=list(change.added),
+            removed=list(change.removed),
+        )
         for change in found.changes
     ]
 
 
-def _field(change: "FieldChange") -> dict[str, object]:
-    known: dict[str, object] = {"keys": change.keys}
-    return known if change.sum is None else {**known, "sum": change.sum, "largest": change.largest}
-
-
-def _names(step: RecordedStep) -> list[str]:
-    return [plan.name for plan in step.plans]
+def _difference(change: "FieldChange") -> FieldDifference:
+    if change.sum is None:
+        return FieldDifference(keys=change.keys)
+    return NumberDifference(keys=change.keys, sum=change.sum, largest=change.largest)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
+from tidemark.answers.checkpoint_details import AdoptedCompaction, RowsPerFile, StateLayers
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
@@ -89,24 +89,17 @@ def _compact(
         return compactor.compact(task)
 
 
-def describe_layers(context: Context, found: Checkpoint, uid: str) -> dict[str, Any]:
-    """The layers of one operator's state; each member is None if the tables' logs are gone.
-
-    Returns:
-        `live_runs`: runs that are not compacted yet; `deepest_level`: 0 if there are only runs; `run_rows`: for the
-        run that this checkpoint wrote, `files`, and `min avg max` of the rows per file, which one Spark task wrote
-        each; `compaction`, if this checkpoint adopted one: its record, the checkpoint that it read, the bytes that it
-        wrote, and bytes and rows of the state before and after.
-    """
+def describe_layers(context: Context, found: Checkpoint, uid: str) -> StateLayers:
+    """The layers of one operator's state."""
     handle = found.handles[uid]
     groups = _find_groups(context, handle)
     levels = None if groups is None else [group.level for group in groups]
-    return {
-        "live_runs": None if levels is None else levels.count(0),
-        "deepest_level": None if levels is None else max(levels, default=0),
-        "run_rows": None if groups is None else _spread(groups, found.id),
-        "compaction": _describe_adopted(context, found, uid),
-    }
+    return StateLayers(
+        live_runs=None if levels is None else levels.count(0),
+        deepest_level=None if levels is None else max(levels, default=0),
+        run_rows=None if groups is None else _spread(groups, found.id),
+        compaction=_describe_adopted(context, found, uid),
+    )
 
 
 def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
@@ -122,24 +115,24 @@ def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list
     return found
 
 
-def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> dict[str, Any] | None:
+def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> AdoptedCompaction | None:
     key = found.plan.adopted.get(uid)
-    record = None
-    if key is not None:
-        record = context.coordinator(found.plan.pipeline).objects.read(CompactionRecord, key)
+    if key is None:
+        return None
+    record = context.coordinator(found.plan.pipeline).objects.read(CompactionRecord, key)
     if record is None:
         return None
     after = _find_groups(context, record.output)
-    return {
-        "record": key,
-        "checkpoint": f"chk-{record.checkpoint}",
+    return AdoptedCompaction(
+        record=key,
+        checkpoint=f"chk-{record.checkpoint}",
         # Merged rows are listed under the newest checkpoint that they contain.
-        "written_bytes": after[-1].bytes if after else None,
-        "bytes_before": record.input.bytes,
-        "bytes_after": record.output.bytes,
-        "rows_before": record.input.rows,
-        "rows_after": record.output.rows,
-    }
+        written_bytes=after[-1].bytes if after else None,
+        bytes_before=record.input.bytes,
+        bytes_after=record.output.bytes,
+        rows_before=record.input.rows,
+        rows_after=record.output.rows,
+    )
 
 
 def _find_groups(context: Context, handle: StateHandle) -> list[Group] | None:
@@ -149,9 +142,9 @@ def _find_groups(context: Context, handle: StateHandle) -> list[Group] | None:
         return None  # a released checkpoint may have lost its tables
 
 
-def _spread(groups: Sequence[Group], checkpoint: int) -> dict[str, Any] | None:
+def _spread(groups: Sequence[Group], checkpoint: int) -> RowsPerFile | None:
     """Rows per file of the run that a checkpoint wrote; None if it wrote none."""
     rows = [f.file.rows for g in groups if g.level == 0 and g.checkpoint == checkpoint for f in g.files]
     if not rows:
         return None
-    return {"files": len(rows), "min": min(rows), "avg": round(sum(rows) / len(rows), 1), "max": max(rows)}
+    return RowsPerFile(files=len(rows), min=min(rows), avg=round(sum(rows) / len(rows), 1), max=max(rows))

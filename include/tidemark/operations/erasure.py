@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TypeVar
 
+from tidemark.answers.retention_facts import ErasureFacts, FileWithKey, PartOfKey
 from tidemark.context import Context
 from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
 from tidemark.coordinator.retention.erasure_residue import Remains, remains
@@ -16,24 +17,6 @@ from tidemark.errors import NotFoundError
 from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureTerms:
-    """The scope of an erasure.
-
-    Attributes:
-        forever: records of the key never count again; otherwise, records that are read later count.
-        owner: the person who requests it.
-        now: delete old files at once, instead of with the next sweep.
-    """
-
-    forever: bool = False
-    owner: str = ""
-    now: bool = False
-
-
-_DEFAULT_TERMS = ErasureTerms()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +49,7 @@ class ErasureReport:
     is_declared: bool = True
 
 
-def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> ErasureReport:
+def plan_erasure(context: Context, name: str, request: ErasureRequest) -> ErasureReport:
     """Returns where a key is, and what its erasure would write again; writes nothing.
 
     Raises:
@@ -75,16 +58,10 @@ def plan_erasure(context: Context, name: str, uid: str, key: Sequence[str]) -> E
         ConflictError: a restore point that holds the key is under a legal hold.
         StoreError, CorruptObjectError: something is damaged, or cannot be read.
     """
-    return _search_all(context, name, _erasers(context, name, uid, key, _DEFAULT_TERMS))
+    return _search_all(context, name, _erasers(context, name, request))
 
 
-def erase(
-    context: Context,
-    name: str,
-    uid: str,
-    key: Sequence[str],
-    terms: ErasureTerms = _DEFAULT_TERMS,
-) -> ErasureReport:
+def erase(context: Context, name: str, request: ErasureRequest) -> ErasureReport:
     """Erases a key from every restore point; see `Eraser.erase`. A repetition finishes what a killed call left.
 
     Downstream operators with the same key columns lose the key as well. All of them are searched first.
@@ -92,15 +69,13 @@ def erase(
     Args:
         context: of this process.
         name: the pipeline.
-        uid: the operator.
-        key: the key columns' values as text.
-        terms: the scope of the erasure.
+        request: the key, and the scope of the erasure.
 
     Raises:
         BusyError: another process works on a timeline of the pipeline.
         TidemarkError: as in `plan_erasure` and `Eraser.erase`.
     """
-    erasers = _erasers(context, name, uid, key, terms)
+    erasers = _erasers(context, name, request)
     coordinator = erasers[0].coordinator
     with ExitStack() as held:
         for timeline in sorted({*coordinator.timelines.names(), coordinator.timelines.live()}):
@@ -110,7 +85,7 @@ def erase(
     # Without a rule nothing is released, and free files are deleted whatever their grace time.
     sweeper = Sweeper(coordinator=coordinator, files=context.table_files, rule=None, grace_ms=0)
     chained = tuple(replace(r, done=d) for r, d in zip(report.chained, behind, strict=True))
-    return replace(report, done=done, chained=chained, swept=sweeper.sweep() if terms.now else None)
+    return replace(report, done=done, chained=chained, swept=sweeper.sweep() if request.now else None)
 
 
 def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
@@ -119,7 +94,7 @@ def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> Erasu
     found = _chained(context, name, first.uid)
     if found is None:
         return replace(first, is_declared=False)
-    columns = _columns(_schema(context, name, first.uid), erasers[0].request.key)
+    columns = _columns(_schema(context, name, first.uid), erasers[0].key)
     rows = rows_in_part(first.found, erasers[0].searcher, found, columns)
     in_part = {uid: (its, rows[uid]) for uid, its in found.part.items()}
     return replace(first, chained=tuple(behind), in_part=in_part, untold=found.other)
@@ -133,17 +108,17 @@ def _chained(context: Context, name: str, uid: str) -> Chained | None:
         return None
 
 
-def _erasers(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> list[Eraser]:
+def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Eraser]:
     """The erasers of an operator and of the downstream operators that hold the same key."""
-    made = [_eraser(context, name, uid, key, terms)]
-    chained = _chained(context, name, uid)
-    texts = _columns(_schema(context, name, uid), key)
+    made = [_eraser(context, name, request)]
+    chained = _chained(context, name, request.uid)
+    texts = _columns(_schema(context, name, request.uid), request.key)
     for behind in () if chained is None else chained.same:
         try:
             ordered = in_order(_schema(context, name, behind), texts)
         except NotFoundError:
             continue  # declared, but in no checkpoint yet: it holds nothing
-        made.append(_eraser(context, name, behind, ordered, terms))
+        made.append(_eraser(context, name, replace(request, uid=behind, key=tuple(ordered))))
     return made
 
 
@@ -152,19 +127,22 @@ def _search(context: Context, eraser: Eraser) -> ErasureReport:
     found = searcher.look()
     refuse_held(eraser.coordinator, found)
     wanted = eraser.request
-    return ErasureReport(uid=wanted.uid, key=wanted.texts, found=found, remains=remains(found, searcher))
+    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, remains=remains(found, searcher))
 
 
-def _eraser(context: Context, name: str, uid: str, key: Sequence[str], terms: ErasureTerms) -> Eraser:
+def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:
     from tidemark.engine.write.parquet_writer import written_run
     from tidemark.tables.key_rewriter import ParquetKeyFiles
 
     coordinator = context.coordinator(context.require_pipeline(name))
-    values = typed_key(_schema(context, name, uid), key)
-    request = ErasureRequest(uid=uid, key=values, texts=_texts(values), forever=terms.forever, owner=terms.owner)
-    files = ParquetKeyFiles(warehouse=context.warehouse.root, footers=written_run)
+    values = typed_key(_schema(context, name, request.uid), request.key)
     return Eraser(
-        coordinator=coordinator, tables=context.tables, files=files, logs=context.table_files, request=request
+        coordinator=coordinator,
+        tables=context.tables,
+        files=ParquetKeyFiles(warehouse=context.warehouse.root, footers=written_run),
+        logs=context.table_files,
+        request=replace(request, key=_texts(values)),
+        key=values,
     )
 
 
@@ -194,29 +172,29 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
     )
 
 
-def erasure_facts(report: ErasureReport) -> dict[str, object]:
-    """An erasure as JSON values."""
+def describe_erasure(report: ErasureReport) -> ErasureFacts:
+    """An erasure as an answer."""
     found, left, done = report.found, report.remains, report.done
     files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
-    return {
-        "uid": report.uid,
-        "key": list(report.key),
-        "executed": done is not None,
-        "erasure": None if done is None or not done.number else done.number,
-        "restore_points": {name: len(held) for name, held in found.by_entry.items()},
-        "files": [{"file": f"{table}/{path}", "rows": h.rows, "bytes": h.file.file.size} for table, path, h in files],
-        "rows": sum(h.rows for _, _, h in files),
-        "bytes": sum(h.file.file.size for _, _, h in files),
-        "deleted_files": None if report.swept is None else len(report.swept.deleted),
-        "deleted_log_files": None if report.swept is None else report.swept.log_files,
-        "dead_letters": dict(left.dead_letters),
-        "sinks": dict(left.sinks),
-        "sinks_to_search": list(left.sinks_to_search),
-        "topics": {topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
-        "exports": list(left.exports),
-        "lists": list(left.lists),
-        "chained": [erasure_facts(behind) for behind in report.chained],
-        "chained_in_part": {uid: {"key_by": list(its), "rows": rows} for uid, (its, rows) in report.in_part.items()},
-        "chained_by_other_keys": {uid: list(its) for uid, its in report.untold.items()},
-        "chained_unknown": not report.is_declared,
-    }
+    return ErasureFacts(
+        uid=report.uid,
+        key=list(report.key),
+        executed=done is not None,
+        erasure=None if done is None or not done.number else done.number,
+        restore_points={name: len(held) for name, held in found.by_entry.items()},
+        files=[FileWithKey(file=f"{table}/{path}", rows=h.rows, bytes=h.file.file.size) for table, path, h in files],
+        rows=sum(h.rows for _, _, h in files),
+        bytes=sum(h.file.file.size for _, _, h in files),
+        deleted_files=None if report.swept is None else len(report.swept.deleted),
+        deleted_log_files=None if report.swept is None else report.swept.log_files,
+        dead_letters=dict(left.dead_letters),
+        sinks=dict(left.sinks),
+        sinks_to_search=list(left.sinks_to_search),
+        topics={topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
+        exports=list(left.exports),
+        lists=list(left.lists),
+        chained=[describe_erasure(behind) for behind in report.chained],
+        chained_in_part={uid: PartOfKey(key_by=list(its), rows=rows) for uid, (its, rows) in report.in_part.items()},
+        chained_by_other_keys={uid: list(its) for uid, its in report.untold.items()},
+        chained_unknown=not report.is_declared,
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tidemark.answers.timeline_facts import DeadlineFacts
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -18,9 +19,8 @@ from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.timelines import Stops
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.checkpoint_facts import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.metrics import NONE, Standing, gauges
+from tidemark.model.checkpoint.metrics import NONE, Punctuality, Standing, gauges
 from tidemark.model.checkpoint.openlineage_events import (
     EMBEDDED_BROKER,
     Attempted,
@@ -94,12 +94,8 @@ def list_gauges(context: Context, name: str) -> dict[str, Any]:
     }
 
 
-def check_deadline(context: Context, name: str) -> dict[str, Any]:
-    """Whether a pipeline is late, as JSON values without any data, which you may publish.
-
-    Returns:
-        `pipeline late stopped newest failures_in_row`; `age_ms deadline_ms late_since_ms`, and the first two of these
-        in words.
+def check_deadline(context: Context, name: str) -> DeadlineFacts:
+    """Whether a pipeline is late, without any data, so that you may publish the answer.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -107,18 +103,18 @@ def check_deadline(context: Context, name: str) -> dict[str, Any]:
     """
     found = measure(context, name)
     at = found.punctuality
-    return {
-        "pipeline": name,
-        "late": at.is_late,
-        "stopped": at.stopped,
-        "newest": None if found.newest is None else found.newest.plan.name,
-        "failures_in_row": found.failures_in_row,
-        "age_ms": at.age_ms,
-        "deadline_ms": at.deadline_ms,
-        "late_since_ms": at.late_since_ms,
-        "age": None if at.age_ms is None else _words(at.age_ms),
-        "deadline": None if at.deadline_ms is None else _words(at.deadline_ms),
-    }
+    return DeadlineFacts(
+        pipeline=name,
+        late=at.is_late,
+        stopped=at.stopped,
+        newest=None if found.newest is None else found.newest.plan.name,
+        failures_in_row=found.failures_in_row,
+        age_ms=at.age_ms,
+        deadline_ms=at.deadline_ms,
+        late_since_ms=at.late_since_ms,
+        age=None if at.age_ms is None else _words(at.age_ms),
+        deadline=None if at.deadline_ms is None else _words(at.deadline_ms),
+    )
 
 
 def report_metrics(context: Context, name: str, *more: Metrics) -> None:
@@ -146,10 +142,9 @@ def _deepest(context: Context, newest: Checkpoint | None) -> tuple[int, int]:
     """The greatest number of live runs and the deepest level of any operator."""
     uids = () if newest is None else newest.plan.schemas
     found = [compaction.describe_layers(context, newest, uid) for uid in uids if newest is not None]
-    known = [layers for layers in found if layers["live_runs"] is not None]
     return (
-        max((layers["live_runs"] for layers in known), default=NONE),
-        max((layers["deepest_level"] for layers in known), default=NONE),
+        max((layers.live_runs for layers in found if layers.live_runs is not None), default=NONE),
+        max((layers.deepest_level for layers in found if layers.deepest_level is not None), default=NONE),
     )
 
 

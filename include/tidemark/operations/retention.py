@@ -1,9 +1,22 @@
 """Retention: plans and sweeps, storage, legal holds. Nothing here loads Spark."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 
+from tidemark.answers.checkpoint_facts import iso_or_none, span_of
+from tidemark.answers.retention_facts import (
+    FreeFileFacts,
+    GiveUpFacts,
+    KeptFiles,
+    RetentionFacts,
+    StorageFacts,
+    StoredBytes,
+    SweepFacts,
+    TableBytes,
+    UnreadableManifest,
+    VerifiedSweepFacts,
+)
 from tidemark.context import Context
 from tidemark.coordinator.recovery.integrity import Tell, tell_nobody
 from tidemark.coordinator.retention.deletion_plan import plan
@@ -14,8 +27,7 @@ from tidemark.coordinator.retention.stored_rule import Rules
 from tidemark.coordinator.retention.sweep import GRACE_MS, Sweeper, Swept
 from tidemark.declare.retention import Retention
 from tidemark.declare.retention_text import parse_retention
-from tidemark.model.checkpoint.checkpoint_facts import iso, range_facts
-from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.deletion import DeletionPlan, KeptBytes
 from tidemark.model.retention.findings import Verified
 from tidemark.operations import verification
 
@@ -119,104 +131,105 @@ def open_holds(context: Context, name: str) -> Holding:
     return Holding(context.coordinator(context.require_pipeline(name)))
 
 
-def plan_facts(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> Mapping[str, object]:
-    """A deletion plan as JSON values, with at most `shown` files; None = all."""
+def describe_plan(found: DeletionPlan, grace_ms: int, *, shown: int | None = _SHOWN) -> RetentionFacts:
+    """A deletion plan as an answer, with at most `shown` files; None = all."""
     due = found.due(grace_ms)
-    return {
-        "pipeline": found.pipeline,
-        "rule": found.rule or None,
-        "released": list(found.released),
-        "disposed": list(found.disposed),
-        "ended_jobs": list(found.ended),
-        "free_files": len(found.free),
-        "free_bytes": found.bytes,
-        "due_files": len(due),
-        "due_bytes": sum(f.bytes for f in due),
-        "grace_ms": grace_ms,
-        "kept_files": found.kept_files,
-        "kept_bytes": found.kept_bytes,
-        "unknown_files": len(found.unknown),
-        "log_files": sum(len(prefix.files) for prefix in found.logs),
-        "log_bytes": sum(prefix.bytes for prefix in found.logs),
-        "kept_by": [
-            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
-            for k in found.kept
-        ],
-        "free": [
-            {
-                "file": f.path,
-                "bytes": f.bytes,
-                "why": f.why,
-                "since": None if f.since_ms is None else iso(f.since_ms),
-            }
+    return RetentionFacts(
+        pipeline=found.pipeline,
+        rule=found.rule or None,
+        released=list(found.released),
+        disposed=list(found.disposed),
+        ended_jobs=list(found.ended),
+        free_files=len(found.free),
+        free_bytes=found.bytes,
+        due_files=len(due),
+        due_bytes=sum(f.bytes for f in due),
+        grace_ms=grace_ms,
+        kept_files=found.kept_files,
+        kept_bytes=found.kept_bytes,
+        unknown_files=len(found.unknown),
+        log_files=sum(len(prefix.files) for prefix in found.logs),
+        log_bytes=sum(prefix.bytes for prefix in found.logs),
+        kept_by=_kept_by(found.kept),
+        free=[
+            FreeFileFacts(file=f.path, bytes=f.bytes, why=f.why, since=iso_or_none(f.since_ms))
             for f in found.free[:shown]
         ],
-        "unknown": [f.path for f in found.unknown[:shown]],
-        "damaged": _damaged(found),
-    }
+        unknown=[f.path for f in found.unknown[:shown]],
+        damaged=_damaged(found),
+    )
 
 
-def _damaged(found: DeletionPlan) -> list[dict[str, object]]:
-    return [{"checkpoint": d.name, "key": d.key, "why": d.why, "blocks": list(d.blocks)} for d in found.damaged]
+def describe_give_up(found: GivenUp) -> GiveUpFacts:
+    """A given-up checkpoint as an answer."""
+    return GiveUpFacts(
+        checkpoint=found.manifest.name,
+        key=found.manifest.key,
+        why=found.manifest.why,
+        timeline=found.timeline,
+        given_up=found.done,
+        goes_on_from=found.goes_on_from,
+        stops_at=found.stops_at,
+        read_again={str(tp): span_of(r) for tp, r in found.read_again.items()},
+        savepoints=list(found.savepoints),
+        kafka_sinks=list(found.sinks),
+    )
 
 
-def given_up_facts(found: GivenUp) -> Mapping[str, object]:
-    """A given-up checkpoint as JSON values."""
-    return {
-        "checkpoint": found.manifest.name,
-        "key": found.manifest.key,
-        "why": found.manifest.why,
-        "timeline": found.timeline,
-        "given_up": found.done,
-        "goes_on_from": found.goes_on_from,
-        "stops_at": found.stops_at,
-        "read_again": {str(tp): range_facts(r) for tp, r in found.read_again.items()},
-        "savepoints": list(found.savepoints),
-        "kafka_sinks": list(found.sinks),
-    }
+def describe_sweep(swept: Swept) -> SweepFacts:
+    """A sweep as an answer."""
+    return SweepFacts(
+        pipeline=swept.plan.pipeline,
+        rule=swept.plan.rule or None,
+        released=list(swept.released),
+        disposed=list(swept.disposed),
+        ended_jobs=list(swept.ended),
+        deleted_files=len(swept.deleted),
+        deleted_bytes=swept.bytes,
+        waiting_files=len(swept.waiting),
+        waiting_bytes=sum(f.bytes for f in swept.waiting),
+        deleted_log_files=swept.log_files,
+        kept_files=swept.plan.kept_files,
+        kept_bytes=swept.plan.kept_bytes,
+        damaged=_damaged(swept.plan),
+    )
 
 
-def swept_facts(swept: Swept) -> Mapping[str, object]:
-    """A sweep as JSON values."""
-    return {
-        "pipeline": swept.plan.pipeline,
-        "rule": swept.plan.rule or None,
-        "released": list(swept.released),
-        "disposed": list(swept.disposed),
-        "ended_jobs": list(swept.ended),
-        "deleted_files": len(swept.deleted),
-        "deleted_bytes": swept.bytes,
-        "waiting_files": len(swept.waiting),
-        "waiting_bytes": sum(f.bytes for f in swept.waiting),
-        "deleted_log_files": swept.log_files,
-        "kept_files": swept.plan.kept_files,
-        "kept_bytes": swept.plan.kept_bytes,
-        "damaged": _damaged(swept.plan),
-    }
+def describe_verified_sweep(done: Applied) -> VerifiedSweepFacts:
+    """A sweep and the check after it, as an answer."""
+    facts = describe_sweep(done.swept)
+    return VerifiedSweepFacts(
+        **{f.name: getattr(facts, f.name) for f in fields(facts)},
+        verified=len(done.verified.points),
+        broken=list(done.verified.broken),
+    )
 
 
-def applied_facts(done: Applied) -> Mapping[str, object]:
-    """A sweep and the check after it, as JSON values."""
-    return {**swept_facts(done.swept), "verified": len(done.verified.points), "broken": list(done.verified.broken)}
-
-
-def storage_facts(name: str, found: Storage) -> dict[str, object]:
-    """Where the bytes of a pipeline are, as JSON values."""
-
-    def sizes(held: Stored) -> dict[str, int]:
-        return {name: getattr(held, name) for name in Stored.__slots__}
-
-    return {
-        "pipeline": name,
-        "rule": found.rule or None,
-        "total": sizes(found.total),
-        "tables": [
-            {"kind": kind, "owner": owner, "timeline": timeline, **sizes(held)}
+def describe_storage(name: str, found: Storage) -> StorageFacts:
+    """Where the bytes of a pipeline are, as an answer."""
+    return StorageFacts(
+        pipeline=name,
+        rule=found.rule or None,
+        total=StoredBytes(**_sizes(found.total)),
+        tables=[
+            TableBytes(kind=kind, owner=owner, timeline=timeline, **_sizes(held))
             for (kind, owner, timeline), held in found.owners.items()
         ],
-        "timelines": dict(found.fates),
-        "kept_by": [
-            {"why": k.why, "held_by": list(k.checkpoints), "files": k.files, "bytes": k.bytes, "alone_bytes": k.alone}
-            for k in found.kept
-        ],
-    }
+        timelines=dict(found.fates),
+        kept_by=_kept_by(found.kept),
+    )
+
+
+def _sizes(held: Stored) -> dict[str, int]:
+    return {f.name: getattr(held, f.name) for f in fields(held)}
+
+
+def _kept_by(kept: Sequence[KeptBytes]) -> list[KeptFiles]:
+    return [
+        KeptFiles(why=k.why, held_by=list(k.checkpoints), files=k.files, bytes=k.bytes, alone_bytes=k.alone)
+        for k in kept
+    ]
+
+
+def _damaged(found: DeletionPlan) -> list[UnreadableManifest]:
+    return [UnreadableManifest(checkpoint=d.name, key=d.key, why=d.why, blocks=list(d.blocks)) for d in found.damaged]

@@ -1,9 +1,10 @@
 """Savepoints: opens, resolves and describes them. Nothing here loads Spark, Arrow or the Kafka client."""
 
+from tidemark.answers.checkpoint_facts import iso, iso_or_none
+from tidemark.answers.timeline_facts import SavepointFacts
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
-from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRecord
 
@@ -58,8 +59,8 @@ def describe_disposal(context: Context, name: str, savepoint: str) -> dict[str, 
     return {"name": savepoint, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
 
 
-def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> dict[str, object]:
-    """A savepoint as JSON values: its record, with the size and time of its checkpoint.
+def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> SavepointFacts:
+    """A savepoint with the size and time of the checkpoint that it pins.
 
     `full_bytes` and `logical_time` are None if the manifest cannot be read, so that a list does not fail.
     """
@@ -67,21 +68,21 @@ def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> 
         found = context.coordinator(name).timelines.checkpoint(record.checkpoint)
     except TidemarkError:
         found = None
-    return {
-        "name": record.name,
-        "pipeline": name,
-        "checkpoint": record.checkpoint_name,
-        "timeline": record.timeline,
-        "logical_time": None if found is None else iso(found.plan.logical_time_ms),
-        "full_bytes": None if found is None else sum(handle.bytes for handle in found.handles.values()),
-        "owner": record.owner,
-        "note": record.note,
-        "created_at": iso(record.created_at_ms),
-        "expires_at": None if record.expires_at_ms is None else iso(record.expires_at_ms),
-        "expired": record.is_expired(context.clock.now_ms()),
-        "drained": record.drained,
-        "revision": record.revision,
-        "changed_at": iso(record.changed_at_ms),
-        "disposed": record.disposed,
-        "claimed_by": record.claimed_by,
-    }
+    return SavepointFacts(
+        name=record.name,
+        pipeline=name,
+        checkpoint=record.checkpoint_name,
+        timeline=record.timeline,
+        logical_time=None if found is None else iso(found.plan.logical_time_ms),
+        full_bytes=None if found is None else sum(handle.bytes for handle in found.handles.values()),
+        owner=record.owner,
+        note=record.note,
+        created_at=iso(record.created_at_ms),
+        expires_at=iso_or_none(record.expires_at_ms),
+        expired=record.is_expired(context.clock.now_ms()),
+        drained=record.drained,
+        revision=record.revision,
+        changed_at=iso(record.changed_at_ms),
+        disposed=record.disposed,
+        claimed_by=record.claimed_by,
+    )

@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tidemark.answers.checkpoint_facts import iso, iso_or_none
+from tidemark.answers.sink_facts import (
+    LastDeliveryFailure,
+    SinkStatus,
+    SkipFacts,
+    SkippedRecordFacts,
+    WaitingRecords,
+)
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -14,7 +22,6 @@ from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.environment import lazily
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
-from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
@@ -28,20 +35,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def list_sinks(context: Context, name: str) -> list[dict[str, Any]]:
-    """Lists the sinks of a pipeline and the rows that wait to be sent, as JSON values.
+def list_sinks(context: Context, name: str) -> list[SinkStatus]:
+    """Lists the sinks of a pipeline and the rows that wait to be sent.
 
     Raises:
         NotFoundError: no such pipeline.
     """
-    return [_backlog_facts(found) for found in backlogs(context.coordinator(context.require_pipeline(name)))]
+    return [_status(found) for found in backlogs(context.coordinator(context.require_pipeline(name)))]
 
 
-def skip_record(context: Context, name: str, sink: str, record: str, owner: str = "", note: str = "") -> dict[str, Any]:
+def skip_record(context: Context, name: str, sink: str, record: str, owner: str = "", note: str = "") -> SkipFacts:
     """Leaves a record that Kafka refuses out of a sink from now on; without an owner, this is a dry run.
-
-    Returns:
-        The record as JSON values; `skipped` says whether it is left out now.
 
     Raises:
         UsageError: the text is no id of an emitted record.
@@ -52,22 +56,22 @@ def skip_record(context: Context, name: str, sink: str, record: str, owner: str 
     coordinator = context.coordinator(context.require_pipeline(name))
     before = [held for held in Refusals(coordinator.objects).skipped(sink) if held.record == record]
     if before:
-        return {**_record_facts(before[0]), "skipped": True}
+        return SkipFacts(**_record(before[0]), skipped=True)
     refused = refusal_to_skip(coordinator, sink, record)
     if owner:
         skip(coordinator, refused, owner, note)
-    return {**_record_facts(refused), "skipped": bool(owner)}
+    return SkipFacts(**_record(refused), skipped=bool(owner))
 
 
-def list_skipped_records(context: Context, name: str, sink: str | None = None) -> list[dict[str, Any]]:
-    """Lists the records that sinks leave out, oldest first per sink, as JSON values.
+def list_skipped_records(context: Context, name: str, sink: str | None = None) -> list[SkippedRecordFacts]:
+    """Lists the records that sinks leave out, oldest first per sink.
 
     Raises:
         NotFoundError: no such pipeline.
     """
     refusals = Refusals(context.coordinator(context.require_pipeline(name)).objects)
     held = (found for each in refusals.sinks() if sink in (None, each) for found in refusals.skipped(each))
-    return [{**_record_facts(r), "owner": r.owner, "note": r.note, "skipped_at": iso(r.at_ms)} for r in held]
+    return [SkippedRecordFacts(**_record(r), owner=r.owner, note=r.note, skipped_at=iso(r.at_ms)) for r in held]
 
 
 def read_sink(
@@ -112,31 +116,30 @@ def sink_of(checkpoint: Checkpoint, sink: str) -> SinkTable:
     return found
 
 
-def _backlog_facts(found: SinkBacklog) -> dict[str, Any]:
+def _status(found: SinkBacklog) -> SinkStatus:
     failure = found.failure
-    return {
-        "sink": found.sink,
-        "guarantee": traits_of(found.kind).guarantee,
-        "topic": found.topic,
-        "waiting": {
-            "checkpoints": list(found.checkpoints),
-            "records": found.records,
-            "since": None if found.since_ms is None else iso(found.since_ms),
-        },
-        "failure": None
+    return SinkStatus(
+        sink=found.sink,
+        guarantee=traits_of(found.kind).guarantee,
+        topic=found.topic,
+        waiting=WaitingRecords(
+            checkpoints=list(found.checkpoints), records=found.records, since=iso_or_none(found.since_ms)
+        ),
+        failure=None
         if failure is None
-        else {
-            "what": failure.what,
-            "next": failure.next,
-            "record": failure.record or None,
-            "size": failure.size or None,
-            "since": iso(failure.at_ms),
-        },
-        "skipped": found.skipped,
-    }
+        else LastDeliveryFailure(
+            what=failure.what,
+            next=failure.next,
+            record=failure.record or None,
+            size=failure.size or None,
+            since=iso(failure.at_ms),
+        ),
+        skipped=found.skipped,
+    )
 
 
-def _record_facts(held: DeliveryFailure | SkippedRecord) -> dict[str, Any]:
+def _record(held: DeliveryFailure | SkippedRecord) -> dict[str, Any]:
+    """The fields of `RefusedRecordFacts`."""
     place = RecordPlace.parse(held.record)
     return {
         "sink": held.sink,

@@ -1,5 +1,6 @@
 """Stops and resumes a pipeline; the command line pauses and unpauses its DAGs."""
 
+from tidemark.answers.timeline_facts import StopFacts
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
@@ -52,16 +53,16 @@ def resume(context: Context, name: str, why: str, *, force: bool = False) -> Sto
     return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force)
 
 
-def stopped_facts(name: str, done: Stopped) -> dict[str, object]:
-    """A stop as JSON values."""
+def describe_stop(name: str, done: Stopped) -> StopFacts:
+    """A stop as an answer."""
     pinned = done.savepoint
-    return {
-        "pipeline": name,
-        "stopped": done.record.stopped,
-        "why": done.record.why,
-        "savepoint": None if pinned is None else pinned.name,
-        "checkpoint": None if pinned is None else pinned.checkpoint_name,
-        "drained": done.record.drained,
-        "in_progress": done.in_progress,
-        "followed_by": done.followed_by,
-    }
+    return StopFacts(
+        pipeline=name,
+        stopped=done.record.stopped,
+        why=done.record.why,
+        savepoint=None if pinned is None else pinned.name,
+        checkpoint=None if pinned is None else pinned.checkpoint_name,
+        drained=done.record.drained,
+        in_progress=done.in_progress,
+        followed_by=done.followed_by,
+    )

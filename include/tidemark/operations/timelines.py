@@ -1,11 +1,11 @@
 """Timelines: restores, forks, promotes, closes and lists them, without Spark and without copying anything."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 
 import structlog
 
+from tidemark.answers.checkpoint_facts import iso, loss_of, span_of
+from tidemark.answers.timeline_facts import CloseFacts, ForkFacts, PromoteFacts, RestoreFacts, TimelineFacts
 from tidemark.context import Context
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Behind, Ended, Forked, Promoted, Restored, Superseded
@@ -19,7 +19,6 @@ from tidemark.coordinator.recovery.restore_preview import plan_restore as plan_r
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError
-from tidemark.model.checkpoint.checkpoint_facts import loss_facts, range_facts
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import verification
 
@@ -179,83 +178,78 @@ def find_beginning(context: Context, name: str, request: RestoreRequest) -> tupl
     return Recovery(coordinator=coordinator, pipeline=pipeline), beginning
 
 
-def branch_facts(found: Branch) -> dict[str, object]:
-    """A timeline as JSON values."""
+def describe_timeline(found: Branch) -> TimelineFacts:
+    """A timeline as an answer."""
     genesis, newest = found.genesis, found.newest
-    return {
-        "timeline": found.timeline,
-        "fate": found.fate,
-        "is_live": found.is_live,
-        "parent": found.parent,
-        "began_at": None if genesis is None else f"chk-{genesis.parent}",
-        "why": None if genesis is None else genesis.why,
-        "savepoint": None if genesis is None else genesis.savepoint or None,
-        "began": None if genesis is None else _time(genesis.at_ms),
-        "checkpoints": found.checkpoints,
-        "newest": None if newest is None else newest.plan.name,
-        "successor": None if found.closing is None else found.closing.successor or None,
-        "left_behind": {} if genesis is None else {uid: handle.rows for uid, handle in genesis.left_behind.items()},
-        "renamed": {} if genesis is None else dict(genesis.renamed),
-        "note": None if genesis is None else genesis.note or None,
-    }
+    return TimelineFacts(
+        timeline=found.timeline,
+        fate=found.fate,
+        is_live=found.is_live,
+        parent=found.parent,
+        began_at=None if genesis is None else f"chk-{genesis.parent}",
+        why=None if genesis is None else genesis.why,
+        savepoint=None if genesis is None else genesis.savepoint or None,
+        began=None if genesis is None or not genesis.at_ms else iso(genesis.at_ms),
+        checkpoints=found.checkpoints,
+        newest=None if newest is None else newest.plan.name,
+        successor=None if found.closing is None else found.closing.successor or None,
+        left_behind={} if genesis is None else _rows_left(genesis),
+        renamed={} if genesis is None else dict(genesis.renamed),
+        note=None if genesis is None else genesis.note or None,
+    )
 
 
-def fork_facts(genesis: Genesis) -> Mapping[str, object]:
-    """A fork as JSON values."""
-    return {
-        "timeline": genesis.timeline,
-        "checkpoint": f"chk-{genesis.parent}",
-        "savepoint": genesis.savepoint or None,
-        "note": genesis.note or None,
-        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
-    }
+def describe_fork(genesis: Genesis) -> ForkFacts:
+    """A fork as an answer."""
+    return ForkFacts(
+        timeline=genesis.timeline,
+        checkpoint=f"chk-{genesis.parent}",
+        savepoint=genesis.savepoint or None,
+        note=genesis.note or None,
+        left_behind=_rows_left(genesis),
+    )
 
 
-def ended_facts(found: Ended) -> Mapping[str, object]:
-    """The end of a timeline as JSON values."""
-    return {
-        "timeline": found.closing.timeline,
-        "checkpoints": [c.plan.name for c in found.checkpoints],
-        "pinned_by_savepoints": list(found.savepoints),
-        "begun_there": list(found.forks),
-        "gives_back": found.gives_back or None,
-    }
+def describe_promote(timeline: str, found: Promoted) -> PromoteFacts:
+    """A promote as an answer."""
+    return PromoteFacts(
+        timeline=timeline,
+        closes=found.closing.timeline,
+        replaced=[c.plan.name for c in found.replaced],
+        left=[c.plan.name for c in found.left],
+    )
 
 
-def restore_facts(plan: RestorePlan) -> Mapping[str, object]:
-    """The plan of a restore as JSON values."""
+def describe_close(found: Ended) -> CloseFacts:
+    """The end of a timeline as an answer."""
+    return CloseFacts(
+        timeline=found.closing.timeline,
+        checkpoints=[c.plan.name for c in found.checkpoints],
+        pinned_by_savepoints=list(found.savepoints),
+        begun_there=list(found.forks),
+        gives_back=found.gives_back or None,
+    )
+
+
+def describe_restore(plan: RestorePlan, done: Restored | None = None) -> RestoreFacts:
+    """The plan of a restore as an answer; with `done`, the checkpoints that it did leave behind."""
     genesis = plan.genesis
-    return {
-        "checkpoint": plan.checkpoint.plan.name,
-        "savepoint": genesis.savepoint or None,
-        "closes": genesis.closes,
-        "left": [c.plan.name for c in plan.left],
-        "read_again": {str(tp): range_facts(r) for tp, r in plan.read_again.items()},
-        "lost": [loss_facts(gap) for gap in plan.gaps],
-        "sinks": dict(plan.sinks),
-        "left_behind": {uid: handle.rows for uid, handle in genesis.left_behind.items()},
-        "renamed": dict(genesis.renamed),
-        "claim": genesis.claim,
-    }
+    return RestoreFacts(
+        checkpoint=plan.checkpoint.plan.name,
+        savepoint=genesis.savepoint or None,
+        closes=genesis.closes,
+        left=[c.plan.name for c in (plan if done is None else done).left],
+        read_again={str(tp): span_of(r) for tp, r in plan.read_again.items()},
+        lost=[loss_of(gap) for gap in plan.gaps],
+        sinks=dict(plan.sinks),
+        left_behind=_rows_left(genesis),
+        renamed=dict(genesis.renamed),
+        claim=genesis.claim,
+    )
 
 
-def restored_facts(plan: RestorePlan, done: Restored) -> Mapping[str, object]:
-    """A restore that was done, as JSON values."""
-    return {
-        "timeline": done.genesis.timeline,
-        **restore_facts(plan),
-        "left": [c.plan.name for c in done.left],
-    }
-
-
-def promoted_facts(timeline: str, found: Promoted) -> Mapping[str, object]:
-    """A promote, or the plan of one, as JSON values."""
-    return {
-        "timeline": timeline,
-        "closes": found.closing.timeline,
-        "replaced": [c.plan.name for c in found.replaced],
-        "left": [c.plan.name for c in found.left],
-    }
+def _rows_left(genesis: Genesis) -> dict[str, int]:
+    return {uid: handle.rows for uid, handle in genesis.left_behind.items()}
 
 
 def report_state_left_behind(name: str, genesis: Genesis) -> None:
@@ -283,7 +277,3 @@ def superseded(name: str, found: Superseded) -> ConflictError:
         safe=_SAFE,
         next=f"tidemark timeline list {name}    (then try again, with the timeline that is live now).",
     )
-
-
-def _time(ms: int) -> str | None:
-    return datetime.fromtimestamp(ms / 1000, tz=UTC).isoformat().replace("+00:00", "Z") if ms else None

@@ -1,5 +1,5 @@
-"""The answers of the pages in Airflow and of the REST interface below `/tidemark` (K1–K8): functions of a context.
+"""The pages in Airflow and the REST interface below `/tidemark`: functions of a context that build their answers.
 
-They only read, and answer JSON values, under Flink's field names where the meaning is Flink's. Manifests are the truth,
-so the answers stay the same when Airflow's database is lost.
+They only read. The answers are those of `tidemark.answers`. Manifests are the source of truth, so the answers are the
+same after Airflow's database was lost.
 """

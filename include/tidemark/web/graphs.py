@@ -1,52 +1,50 @@
-"""The lineage of one checkpoint as a graph: partitions, operators, tables, gate, manifest, relatives (Q4, K10).
+"""The lineage of one checkpoint as a graph: partitions, operators, tables, gate, manifest, related checkpoints.
 
-Nodes lie in columns, left to right, as a checkpoint is made. The page that draws it decides about places and shapes.
+The columns, left to right, follow the steps of a checkpoint. The page that draws the graph chooses places and shapes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.lineage_graph import LineageEdge, LineageGraph, LineageNode, Plain
 from tidemark.context import Context
-from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
-from tidemark.web.details import versions
 from tidemark.web.history import CheckpointStatus, HistoryEntry
-from tidemark.web.history_json import Json
 
 SHOWN = 8
-"""Partitions of a topic that get a node each; of a topic with more there is one node that lists them."""
+"""A topic with more partitions than this gets one node that lists them, instead of a node each."""
 INPUTS, OPERATORS, TABLES, GATE, MANIFEST, AFTER = range(6)
 """The columns."""
 
 
 @dataclass(slots=True)
 class _Graph:
-    """A graph that grows."""
+    """A graph under construction."""
 
-    nodes: list[Json] = field(default_factory=list)
-    edges: list[Json] = field(default_factory=list)
+    nodes: list[LineageNode] = field(default_factory=list)
+    edges: list[LineageEdge] = field(default_factory=list)
 
-    def node(self, name: str, kind: str, column: int, label: str, **more: object) -> str:
+    def node(self, name: str, kind: str, column: int, label: str, **more: Any) -> str:  # noqa: ANN401
         """Adds a node; returns its name."""
-        self.nodes.append({"id": name, "kind": kind, "column": column, "label": label, "facts": {}, **more})
+        self.nodes.append(
+            LineageNode(id=name, kind=kind, column=column, label=label, facts=more.pop("facts", {}), **more)
+        )
         return name
 
     def edge(self, begin: str, end: str) -> None:
         """Adds an edge."""
-        self.edges.append({"begin": begin, "end": end})
+        self.edges.append(LineageEdge(begin=begin, end=end))
 
 
-def build_graph(context: Context, name: str, checkpoint: int) -> Json:
+def build_graph(context: Context, name: str, checkpoint: int) -> LineageGraph:
     """The graph of one checkpoint, completed or not.
-
-    Returns:
-        `nodes` with id, kind, column, label, a second line, facts, and what they lead to: an `asset` by its name, a
-        `task`, a `checkpoint` with the `run` that made it; `edges`; the checkpoint's status and run.
 
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
@@ -70,14 +68,14 @@ def build_graph(context: Context, name: str, checkpoint: int) -> Json:
         graph.node(f"pin {pin}", "savepoint", AFTER, pin, second="savepoint")
         graph.edge("manifest", f"pin {pin}")
     status = entry.status if entry is not None else CheckpointStatus.COMPLETED
-    return {
-        "id": checkpoint,
-        "name": plan.name,
-        "status": status.value,
-        "run": plan.origin,
-        "nodes": graph.nodes,
-        "edges": graph.edges,
-    }
+    return LineageGraph(
+        id=checkpoint,
+        name=plan.name,
+        status=status.value,
+        run=plan.origin,
+        nodes=graph.nodes,
+        edges=graph.edges,
+    )
 
 
 def _inputs(graph: _Graph, plan: CheckpointPlan) -> None:
@@ -86,12 +84,16 @@ def _inputs(graph: _Graph, plan: CheckpointPlan) -> None:
         asset = f"topic {topic}"
         if len(ranges) > SHOWN:
             span = sum(r.span for r in ranges.values())
-            whole: Json = {"offsets": span, "topic id": topic_id, **{str(tp): str(r) for tp, r in ranges.items()}}
+            whole: dict[str, Plain] = {
+                "offsets": span,
+                "topic id": topic_id,
+                **{str(tp): str(r) for tp, r in ranges.items()},
+            }
             second = f"{len(ranges)} partitions, {span} offsets"
             graph.node(asset, "topic", INPUTS, topic, second=second, facts=whole, asset=asset)
             continue
         for tp, bounds in ranges.items():
-            facts: Json = {
+            facts: dict[str, Plain] = {
                 "start (included)": bounds.start,
                 "end (excluded)": bounds.end,
                 "offsets": bounds.span,
@@ -123,7 +125,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
     for uid, schema in plan.schemas.items():
         ack = None if found is None else found.ack(uid)
         name = f"operator {uid}"
-        facts: Json = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys)}
+        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys)}
         if ack is not None:
             facts |= {
                 "records read": ack.read,
@@ -141,14 +143,14 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
 
 
 def _read_by(graph: _Graph, plan: CheckpointPlan, uid: str) -> Iterator[str]:
-    """What an operator reads: of a broadcast state its own topic, of any other the records of the pipeline."""
+    """Nodes of the topics that an operator reads: a broadcast state its own topic, any other all other topics."""
     broadcast = {n for n in plan.sources if n in plan.schemas}
     own = set(plan.sources.get(uid, ()))
     others = {t for source, topics in plan.sources.items() if source not in broadcast for t in topics}
     for node in graph.nodes:
-        topic = str(node.get("asset", "")).removeprefix("topic ") if node["column"] == INPUTS else ""
+        topic = (node.asset or "").removeprefix("topic ") if node.column == INPUTS else ""
         if topic and topic in (own or others):
-            yield str(node["id"])
+            yield node.id
 
 
 def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, found: Checkpoint | None) -> None:
@@ -189,19 +191,19 @@ def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, foun
 
 
 def _change(before: StateHandle, after: StateHandle) -> str:
-    """`runs 8 → 9`: tables that are new or whose version moved, the newest first."""
+    """`runs 8 → 9`: tables that are new or have a new version, newest first."""
     if before == after:
         return f"unchanged, {versions(after)}"
     was = {s.path: s.version for s in before}
-    told = [
+    changed = [
         f"{s.path.rpartition('/')[2]} {f'{was[s.path]} → {s.version}' if s.path in was else s.version}"
         for s in reversed(after.segments)
         if was.get(s.path) != s.version
     ]
-    return ", ".join(told) or "compacted"
+    return ", ".join(changed) or "compacted"
 
 
-def _table_facts(before: StateHandle, after: StateHandle) -> Json:
+def _table_facts(before: StateHandle, after: StateHandle) -> dict[str, Plain]:
     held = {f"{s.path} version {s.version}": f"({s.after}, {s.through}], {s.rows} rows" for s in after}
     return {
         "before": versions(before) or "none",
@@ -213,12 +215,12 @@ def _table_facts(before: StateHandle, after: StateHandle) -> Json:
 
 
 def _ending(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None, entry: HistoryEntry | None) -> None:
-    ends = [str(n["id"]) for n in graph.nodes if n["column"] == TABLES]
-    ends = ends or [str(n["id"]) for n in graph.nodes if n["column"] == OPERATORS]
+    ends = [n.id for n in graph.nodes if n.column == TABLES]
+    ends = ends or [n.id for n in graph.nodes if n.column == OPERATORS]
     if found is not None and found.sealed.verdict.expectations:
         ends = [_gate(graph, found.sealed.verdict, ends)]
     status = CheckpointStatus.COMPLETED if entry is None else entry.status
-    facts: Json = {
+    facts: dict[str, Plain] = {
         "timeline": plan.slot.timeline,
         "sequence": plan.slot.sequence,
         "logical time": iso(plan.logical_time_ms),
@@ -245,6 +247,11 @@ def _gate(graph: _Graph, verdict: Verdict, ends: Sequence[str]) -> str:
     for end in ends:
         graph.edge(end, "gate")
     return graph.node("gate", "gate", GATE, "gate", second=second, facts=facts, task="validate")
+
+
+def versions(handle: StateHandle) -> str:
+    """`base 3 + runs 12`: the tables of a handle with the versions that are read; empty if there are none."""
+    return " + ".join(f"{s.path.rpartition('/')[2]} {s.version}" for s in handle)
 
 
 def _many(count: int, what: str) -> str:

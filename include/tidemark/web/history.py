@@ -1,7 +1,7 @@
-"""The history of a pipeline's checkpoints: what every id came to, each object read once (adr/0014).
+"""The history of a pipeline's checkpoints, with each object read once (adr/0014).
 
-For pages that ask every few seconds. Ids are listed, and what is new is read; what is completed or has failed never
-changes, so it is never read again. It decides nothing: verbs go by `Timelines` and `Objects`.
+Pages poll it every few seconds. It lists the ids and reads new ones; completed and failed checkpoints never change, so
+they are never read again. No verb depends on it: verbs read `Timelines` and `Objects`.
 """
 
 from bisect import bisect_left
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from tidemark.answers.checkpoint_overview import MeasureSummary
 from tidemark.errors import CorruptObjectError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import rejected_records
@@ -19,7 +20,7 @@ from tidemark.ports import CheckpointStore
 
 
 class CheckpointStatus(Enum):
-    """What became of a checkpoint (Flink's CheckpointStatsStatus), and one more: its manifest cannot be read."""
+    """The status of a checkpoint: Flink's CheckpointStatsStatus, and DAMAGED if its manifest cannot be read."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -29,26 +30,26 @@ class CheckpointStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """A line of the history: small, because thousands are kept in memory.
+    """A checkpoint of the history. It is small, because thousands of them are kept in memory.
 
     Attributes:
-        id, slot, parent, origin, fingerprint, trigger_ms: as its plan says; trigger is when it was planned.
-        status: what became of it.
+        id, slot, parent, origin, fingerprint, trigger_ms: from its plan; the trigger is the time of planning.
+        status: see `CheckpointStatus`.
         uids: its operators.
-        work_ms: the steps of the attempt that was sealed, added up.
-        ack_ms: when it was sealed, after the last acknowledgement, gate and fsync; None where it was not.
+        work_ms: the sum over the steps of the sealed attempt.
+        ack_ms: when it was sealed, after the last acknowledgement, the gate and fsync; None if it was not.
         run_bytes: of the runs that it wrote (Flink's checkpointed size).
         full_bytes: of all state that it names.
-        records, record_bytes, dead_letters, keys, emitted: counts over all operators; records are read once, and a
-            record that several operators rejected is one dead letter.
-        at_most: whether `dead_letters` is an upper bound, as of some manifests of 0.1.
-        offsets: per topic how many partitions have a range, and how many offsets the ranges span.
-        spans: per partition the offsets that its range spans, where there are any.
-        pending: per partition the offsets beyond its range when it was planned, where there were any.
-        gate: expectations that held, and all of them; None where it was not judged.
-        attempt: the one that was sealed; of a failed one how many there were.
+        records, record_bytes, dead_letters, keys, emitted: counts over all operators. A record counts once, and so does
+            a dead letter that several operators rejected.
+        at_most: whether `dead_letters` is an upper bound, as for some manifests of 0.1.
+        offsets: per topic the number of partitions with a range, and the offsets that the ranges span.
+        spans: per partition the offsets that its range spans; partitions without any are left out.
+        pending: likewise the offsets that the log held beyond the range when it was planned.
+        gate: the number of expectations that held, and of all; None if the gate has not run.
+        attempt: the sealed one; if the checkpoint failed, the number of attempts.
         replays: ids that it repeats on a fork.
-        failure: reason, message and what to do; of a damaged one what is wrong.
+        failure: reason, message and next step.
         failed_ms: when it failed.
     """
 
@@ -87,30 +88,30 @@ class HistoryEntry:
 
     @property
     def key(self) -> str:
-        """Where its manifest is, or would be."""
+        """Key of its manifest, whether it exists yet or not."""
         return keys.slot_key(self.slot.timeline, self.slot.sequence)
 
     @property
     def duration_ms(self) -> int:
-        """From the trigger to the last acknowledgement (Flink's end-to-end duration); 0 where it was not sealed."""
+        """From the trigger to the last acknowledgement (Flink's end-to-end duration); 0 if it was not sealed."""
         return 0 if self.ack_ms is None else max(0, self.ack_ms - self.trigger_ms)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it read nothing and touched no key: it says nothing of how long work takes."""
+        """Whether it read no record and touched no key; its durations measure no work."""
         return self.records == 0 and self.keys == 0
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing can become of it any more; a damaged object may be put back from a backup."""
+        """Whether its status can never change. A damaged object may be restored from a backup."""
         return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.FAILED)
 
 
 class History:
-    """Reads a store's history in portions; not safe for several threads at once.
+    """Reads the history of a store in portions. Not thread-safe.
 
     Args:
-        store: below the pipeline's folder.
+        store: rooted at the pipeline's folder.
     """
 
     def __init__(self, store: CheckpointStore) -> None:
@@ -125,14 +126,14 @@ class History:
 
     @property
     def unread(self) -> int:
-        """How many ids were listed and are not read yet; they are older than those that are."""
+        """How many listed ids are not read yet: the oldest ones."""
         return len(self._unread)
 
     def refresh(self, most: int) -> None:
-        """Reads what is new, newest first, at most so many ids; a later call goes on.
+        """Reads at most `most` new ids, newest first; the next call continues.
 
         Raises:
-            StoreError: the store could not be listed or read; what was read stays.
+            StoreError: the store could not be listed or read; entries read before are kept.
         """
         listed = {keys.number_of(key): key for key in self._store.list("ids/")}
         self.total = len(listed)
@@ -147,7 +148,7 @@ class History:
         self._bury(most)
 
     def entry(self, number: int) -> HistoryEntry | None:
-        """The line of an id, read now where it was not read yet; None where it was never planned, or came to nothing.
+        """The entry of an id, read now if necessary; None if it was never planned, or its plan was void.
 
         Raises:
             StoreError: the store could not be read.
@@ -155,7 +156,7 @@ class History:
         return self._final.get(number) or self._read(number, keys.id_key(number))
 
     def beside(self, number: int) -> tuple[int | None, int | None]:
-        """Ids of the checkpoints before and after one, of those that came to something.
+        """Ids of the checkpoints before and after one; void plans are left out.
 
         Raises:
             StoreError: the store could not be read.
@@ -169,7 +170,7 @@ class History:
         )
 
     def completed(self, number: int) -> HistoryEntry | None:
-        """The line of a completed checkpoint, if it was read already."""
+        """The entry of a completed checkpoint, if it was read already."""
         found = self._final.get(number)
         return found if found is not None and found.status is CheckpointStatus.COMPLETED else None
 
@@ -183,7 +184,7 @@ class History:
             changing.append(found)
 
     def _read(self, number: int, key: str) -> HistoryEntry | None:
-        """What an id came to; None where nothing did, for good or so far."""
+        """The entry of an id; None if its plan is void, or not written yet."""
         slot = Slot(timeline="unknown", sequence=0)
         try:
             record = self._body("id", key)
@@ -204,19 +205,19 @@ class History:
             body = canonical.decode("manifest", key, raw)
             if body["plan"]["id"] == number:
                 return _completed(body, slot, self._sealed_ms(body["sealed"], slot, body["plan"]))
-        # Another plan's manifest, or the timeline's end, took the place: a plan without an abort record is void.
+        # Another plan's manifest or a closing took the slot: a plan without an abort record is void.
         if self._store.get(keys.abort_key(slot)) is None:
             self._void.add(number)
         return None
 
     def _sealed_ms(self, sealed: Mapping[str, Any], slot: Slot, plan: Mapping[str, Any]) -> int:
-        """When it was sealed: by the manifest; of one of 0.1 by its outcome, or by its steps where that is gone."""
+        """When it was sealed. Manifests of 0.1 do not say: their outcome does, or, if that is gone, their steps."""
         if at := sealed.get("sealed_at_ms"):
             return int(at)
         try:
             outcome = self._body("outcome", keys.outcome_key(Slot(**plan["slot"]), sealed["attempt"]))
         except CorruptObjectError:
-            outcome = None  # it is read for its time only
+            outcome = None  # only its time is needed
         at = plan["planned_at_ms"] + sum(sealed["timings_ms"].values()) if outcome is None else outcome["at_ms"]
         return int(at)
 
@@ -228,18 +229,18 @@ class History:
         known = _planned(plan, slot)
         if abort is None:
             return HistoryEntry(status=CheckpointStatus.IN_PROGRESS, **known)
-        told = abort["failure"]
+        failure = abort["failure"]
         return HistoryEntry(
             status=CheckpointStatus.FAILED,
             attempt=abort["attempts"],
-            failure=(told["reason"], told["message"], told["next"]),
+            failure=(failure["reason"], failure["message"], failure["next"]),
             failed_ms=abort["at_ms"],
-            gate=_gate(told["verdict"]),
+            gate=_gate(failure["verdict"]),
             **known,
         )
 
     def _bury(self, most: int) -> None:
-        """Looks which checkpoints are released: their tombstone is confirmed. Each record is read once."""
+        """Finds the released checkpoints: those with a confirmed tombstone. Each record is read once."""
         newest: dict[str, str] = {}
         for key in self._store.list("tombstones/checkpoints/"):
             newest[key.split("/")[2]] = key
@@ -314,14 +315,10 @@ def _gate(verdict: Mapping[str, Any] | None) -> tuple[int, int] | None:
     return sum(e["success"] for e in verdict["expectations"]), len(verdict["expectations"])
 
 
-Quantiles = Mapping[str, float]
-"""`min`, `max`, `avg`, `p50`, `p90`, `p95`, `p99`, `p999` of a measure."""
+def quantiles(measured: Iterable[int]) -> MeasureSummary:
+    """Summarises a measure; zeros if nothing was measured.
 
-
-def quantiles(measured: Iterable[int]) -> Quantiles:
-    """Those of a measure; zeros where nothing was measured.
-
-    Between two values they are interpolated, as DuckDB's `quantile_cont` does.
+    Quantiles are interpolated between two values, as DuckDB's `quantile_cont` does.
     """
     values = sorted(measured) or [0]
 
@@ -329,8 +326,15 @@ def quantiles(measured: Iterable[int]) -> Quantiles:
         place = share * (len(values) - 1)
         below = int(place)
         above = min(below + 1, len(values) - 1)
-        return values[below] + (values[above] - values[below]) * (place - below)
+        return float(values[below] + (values[above] - values[below]) * (place - below))
 
-    shares = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-    middle = sum(values) / len(values)
-    return {"min": values[0], "max": values[-1], "avg": middle} | {name: at(share) for name, share in shares.items()}
+    return MeasureSummary(
+        min=float(values[0]),
+        max=float(values[-1]),
+        avg=sum(values) / len(values),
+        p50=at(0.5),
+        p90=at(0.9),
+        p95=at(0.95),
+        p99=at(0.99),
+        p999=at(0.999),
+    )

@@ -1,24 +1,25 @@
-"""The histories that a context has read: each object once, however often a page asks."""
+"""The histories that a context has read: each object once, however often a page polls."""
 
 from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from tidemark.answers.checkpoint_overview import HistorySummary
 from tidemark.errors import NotFoundError
 from tidemark.ports import CheckpointStore
 from tidemark.web.history import History, HistoryEntry
-from tidemark.web.history_json import Json, summary
+from tidemark.web.history_lines import summarize
 
 if TYPE_CHECKING:
     from tidemark.context import Context
 
 PORTION = 100
-"""Ids that one answer reads at least: 0.1 s of it. A page whose answer is not complete asks again."""
+"""Ids that one answer reads at least, in about 0.1 s. A page whose answer is incomplete polls again."""
 
 
 def portion(total: int) -> int:
-    """How many ids an answer reads of a history that has so many: each lists all of them, so that a hundred must do."""
+    """How many of `total` ids one answer reads: a hundredth, because each answer lists all of them."""
     return max(PORTION, total // 100)
 
 
@@ -32,30 +33,30 @@ class RememberedHistory:
     def __init__(self, history: History) -> None:
         self.history = history
         self.lock = Lock()
-        self.summed: tuple[tuple[HistoryEntry, ...], Json] = ((), summary(()))
+        self.summed: tuple[tuple[HistoryEntry, ...], HistorySummary] = ((), summarize(()))
 
     def read(self) -> tuple[HistoryEntry, ...]:
-        """The lines, after reading one more portion."""
+        """The entries, after reading one more portion."""
         with self.lock:
             self.history.refresh(portion(self.history.total))
             return self.history.entries
 
-    def summary(self, completed: tuple[HistoryEntry, ...]) -> Json:
-        """The summary of completed checkpoints; computed again only when they have changed."""
+    def summary(self, completed: tuple[HistoryEntry, ...]) -> HistorySummary:
+        """The summary of completed checkpoints, computed again only if they have changed."""
         if completed != self.summed[0]:
-            self.summed = (completed, summary(completed))
+            self.summed = (completed, summarize(completed))
         return self.summed[1]
 
 
 class HistoryCache:
-    """The histories of all pipelines; safe for several threads."""
+    """The histories of all pipelines. Thread-safe."""
 
     def __init__(self) -> None:
         self._histories: dict[str, RememberedHistory] = {}
         self._lock = Lock()
 
     def get(self, name: str, open_store: Callable[[], CheckpointStore]) -> RememberedHistory:
-        """The history of a pipeline; opens its store the first time."""
+        """The history of a pipeline; the first call opens its store."""
         with self._lock:
             if name not in self._histories:
                 self._histories[name] = RememberedHistory(History(open_store()))
@@ -70,11 +71,11 @@ def _histories(context: "Context") -> HistoryCache:
 
 
 def require_planned(context: "Context", name: str) -> str:
-    """Returns `name` if that pipeline has planned a checkpoint; imports no declaration to find out.
+    """Returns `name` if that pipeline has planned a checkpoint, without importing its declaration.
 
     Raises:
         NotFoundError: it has planned none.
-        NameRefusedError: no pipeline is called so.
+        NameRefusedError: no pipeline can have this name.
     """
     if not context.warehouse.has_planned(name):
         raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
@@ -82,7 +83,7 @@ def require_planned(context: "Context", name: str) -> str:
 
 
 def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...], RememberedHistory]:
-    """The lines that were read so far, newest first, after one more portion; and what remembers them.
+    """The entries read so far, newest first, after one more portion; and the cache that holds them.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -96,7 +97,7 @@ def _open_store(context: "Context", name: str) -> CheckpointStore:
 
 
 def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
-    """Whether a checkpoint was released, as far as the history was read.
+    """Whether a checkpoint is known to be released, as far as its history was read.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -105,7 +106,7 @@ def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
 
 
 def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | None:
-    """The line of one checkpoint, whether its portion was read already or not.
+    """The entry of one checkpoint, read now if necessary; None if the id was never planned.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -127,7 +128,7 @@ def get_neighbours(context: "Context", name: str, checkpoint: int) -> tuple[int 
 
 
 def list_entries(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
-    """All lines that were read so far, newest first.
+    """All entries read so far, newest first.
 
     Raises:
         NotFoundError: no such pipeline.

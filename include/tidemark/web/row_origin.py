@@ -1,33 +1,33 @@
-"""From a row to its source: which checkpoint last changed a key, which DAG run that was, which offsets it read (Q4)."""
+"""The source of a row of state: the checkpoint that last changed its key, its DAG run, and the offsets it read."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.row_sources import ChangedRange, ChangeOrigin, RowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
-from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
-from tidemark.web.history_json import Json
 
 _EXACT = 2**53
-"""Greatest whole number that every reader of JSON keeps."""
+"""The largest integer that every reader of JSON represents exactly."""
 
 
-def find_origin(context: Context, name: str, uid: str, key: Sequence[str], checkpoint: int | None = None) -> Json:
+def find_origin(context: Context, name: str, uid: str, key: Sequence[str], checkpoint: int | None = None) -> RowOrigin:
     """The state of a key, and the checkpoint that changed it last.
 
-    For the change before that, ask with the parent of the checkpoint in the answer.
+    For the change before that, pass the parent of the checkpoint in the answer.
 
     Args:
         context: of this process.
         name: the pipeline.
         uid: the operator.
         key: the key columns' values as text.
-        checkpoint: the state as of this id; the newest one of the live timeline without it.
+        checkpoint: an id; None = the newest checkpoint of the live timeline.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint, operator or key.
@@ -42,21 +42,16 @@ def find_origin(context: Context, name: str, uid: str, key: Sequence[str], check
         raise NotFoundError(
             f"{uid} has no key {', '.join(key)!r} at {found.plan.name}",
             safe="nothing was changed.",
-            next="look at the spelling, or ask at an earlier checkpoint: it may have been cleared or have expired.",
+            next="check the spelling, or name an earlier checkpoint: the key may have been cleared or have expired.",
         )
     row = {column: plain(value) for column, value in rows[0].items()}
     changed = int(row.pop("_changed"))
-    return {
-        "uid": uid,
-        "key": list(key),
-        "as_of": found.plan.name,
-        "row": row,
-        "changed": describe_change(context, name, changed, uid),
-    }
+    change = describe_change(context, name, changed, uid)
+    return RowOrigin(uid=uid, key=list(key), as_of=found.plan.name, row=row, changed=change)
 
 
-def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> Json:
-    """The checkpoint that changed a row, or emitted it; fewer fields where its manifest is gone.
+def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> ChangeOrigin:
+    """The checkpoint that changed a row, or emitted it.
 
     Args:
         context: of this process.
@@ -65,31 +60,33 @@ def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> J
         uid: the operator whose row it is.
     """
     made = context.coordinator(name).timelines.find(checkpoint)
-    told: Json = {"checkpoint": checkpoint, "name": f"chk-{checkpoint}", "known": made is not None}
     if made is None:
-        return told
-    return told | {
-        "run": made.plan.origin,
-        "timeline": made.plan.slot.timeline,
-        "parent": made.plan.parent,
-        "logical_time": iso(made.plan.logical_time_ms),
-        "ranges": [
-            {"partition": str(tp), "start": r.start, "end": r.end}
+        return ChangeOrigin(checkpoint=checkpoint, name=f"chk-{checkpoint}", known=False)
+    return ChangeOrigin(
+        checkpoint=checkpoint,
+        name=f"chk-{checkpoint}",
+        known=True,
+        run=made.plan.origin,
+        timeline=made.plan.slot.timeline,
+        parent=made.plan.parent,
+        logical_time=iso(made.plan.logical_time_ms),
+        ranges=[
+            ChangedRange(partition=str(tp), start=r.start, end=r.end)
             for tp, r in made.plan.ranges.items()
             if tp.topic in topics_of(made.plan, uid) and not r.is_empty
         ],
-    }
+    )
 
 
 def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:
-    """Topics that an operator may have read: its own one of a broadcast state, all other sources of any other."""
+    """Topics that an operator may have read: a broadcast state its own topic, any other all other topics."""
     if uid in plan.sources:
         return set(plan.sources[uid])
     return {topic for name, topics in plan.sources.items() if name not in plan.schemas for topic in topics}
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """A value as JSON; what not every reader of JSON keeps exactly becomes text."""
+    """A value as JSON; a value that a reader of JSON could round becomes text."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set):

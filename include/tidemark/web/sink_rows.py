@@ -1,8 +1,9 @@
-"""From a row of a sink to its source: the checkpoint and the DAG run that emitted it, and the very record (Q4)."""
+"""The source of a row of a sink: the checkpoint and the DAG run that emitted it, and the record."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from tidemark.answers.row_sources import SinkOrigin, SinkRowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, ReleasedError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -10,7 +11,6 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.operations import reads
 from tidemark.operations.sinks import sink_of
 from tidemark.web import history_cache, row_origin
-from tidemark.web.history_json import Json
 from tidemark.web.row_origin import plain
 
 _OURS = {"_checkpoint", *(name for name, _ in ROW_ID)}
@@ -18,16 +18,16 @@ _OURS = {"_checkpoint", *(name for name, _ in ROW_ID)}
 
 def find_sink_origin(
     context: Context, name: str, sink: str, checkpoint: int, where: Mapping[str, str], limit: int = 20
-) -> Json:
+) -> SinkOrigin:
     """Rows of a sink that one checkpoint emitted, each with the record that it was emitted for.
 
     Args:
         context: of this process.
         name: the pipeline.
         sink: its name.
-        checkpoint: column `_checkpoint` of the rows.
-        where: values as text that the rows have, by column; empty = any.
-        limit: at most so many.
+        checkpoint: the value of column `_checkpoint`.
+        where: values as text, by column; empty = any row.
+        limit: the most rows to return.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or sink, or no such row.
@@ -43,31 +43,31 @@ def find_sink_origin(
         raise NotFoundError(
             f"chk-{checkpoint} has emitted no such row to {sink}",
             safe="nothing was changed.",
-            next=f"look at the row's _checkpoint and values: tidemark sink show {name} {sink}.",
+            next=f"check the row's _checkpoint and values: tidemark sink show {name} {sink}.",
         )
     uid = str(found[0]["_uid"])
-    return {
-        "sink": sink,
-        "uid": uid,
-        "more": len(found) > limit,
-        "changed": row_origin.describe_change(context, name, checkpoint, uid),
-        "rows": [_told(row) for row in found[:limit]],
-    }
+    return SinkOrigin(
+        sink=sink,
+        uid=uid,
+        more=len(found) > limit,
+        changed=row_origin.describe_change(context, name, checkpoint, uid),
+        rows=[_row(row) for row in found[:limit]],
+    )
 
 
 def _naming(context: Context, name: str, checkpoint: int) -> Checkpoint:
-    """A manifest that names the rows of a checkpoint: its own, or the newest one where retention has let it go."""
+    """A manifest that names the rows of a checkpoint: its own, or the newest one if retention released it."""
     try:
         return reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
     except ReleasedError:
         return reads.get_checkpoint(context, name)
 
 
-def _told(row: Mapping[str, Any]) -> Json:
-    return {
-        "row": {column: plain(value) for column, value in row.items() if column not in _OURS},
-        "uid": row["_uid"],
-        "partition": f"{row['_topic']}-{row['_partition']}",
-        "offset": row["_offset"],
-        "number": row["_n"],
-    }
+def _row(row: Mapping[str, Any]) -> SinkRowOrigin:
+    return SinkRowOrigin(
+        row={column: plain(value) for column, value in row.items() if column not in _OURS},
+        uid=row["_uid"],
+        partition=f"{row['_topic']}-{row['_partition']}",
+        offset=row["_offset"],
+        number=row["_n"],
+    )

@@ -1,6 +1,6 @@
-"""The records that a checkpoint read, and those that it could not apply: bounded, as inert text (Q4).
+"""The records that a checkpoint read, and those that it could not apply: bounded, as inert text.
 
-Only offsets that the checkpoint's own plan names are ever read, so that no other topic can be read through it.
+It reads only offsets that the checkpoint's plan names, so it cannot be used to read any other topic.
 """
 
 import unicodedata
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any
 
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord, ShownText
 from tidemark.context import Context
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.formats.json import decode_key
 from tidemark.formats.known_formats import format_of
 from tidemark.formats.record_format import BadRecord
-from tidemark.model.checkpoint.checkpoint_facts import iso
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
@@ -24,52 +25,50 @@ from tidemark.model.core.types import FieldType
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
-from tidemark.web.history_json import Json
 from tidemark.web.row_origin import topics_of
 
 LONGEST_TEXT = 4096
-"""Bytes of a key or a value that are shown."""
+"""Bytes shown of a key or a value."""
 # Renders untrusted bytes as inert text: cut, and without characters that steer a terminal or turn a line.
 _KEPT = "\t\n"
 
 
-def text_of(raw: bytes | None, render: Callable[[bytes], bytes] | None = None) -> Json | None:
-    """`text`, its `encoding` (`utf-8`, or `hex` where it is none), the `size` in bytes, and whether it was cut.
+def text_of(raw: bytes | None, render: Callable[[bytes], bytes] | None = None) -> ShownText | None:
+    """Bytes as text, with `encoding` `utf-8`, or `hex` if they are no UTF-8; None for None.
 
     Args:
         raw: bytes of a key or a value.
-        render: makes text of them, as the format of the values does; None = they are text, or nothing knows better.
+        render: decodes values of a record format for people; None = the bytes are text.
     """
     if raw is None:
         return None
     whole = raw if render is None else render(raw)
     shown = whole[:LONGEST_TEXT]
-    told: Json = {"size": len(raw), "cut": len(whole) > len(shown)}
+    is_cut = len(whole) > len(shown)
     try:
-        # A character that the cut has divided is left out.
-        text = getincrementaldecoder("utf-8")().decode(shown, final=not told["cut"])
+        # A character that the cut divides is left out.
+        text = getincrementaldecoder("utf-8")().decode(shown, final=not is_cut)
     except UnicodeDecodeError:
-        return {"text": shown.hex(), "encoding": "hex", **told}
-    return {"text": "".join(map(_inert, text)), "encoding": "utf-8", **told}
+        return ShownText(text=shown.hex(), encoding="hex", size=len(raw), cut=is_cut)
+    return ShownText(text="".join(map(_inert, text)), encoding="utf-8", size=len(raw), cut=is_cut)
 
 
 def _inert(character: str) -> str:
-    """Controls and marks of direction by their numbers."""
+    """Replaces control and direction characters by their code points."""
     if character in _KEPT or unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp"):
         return character
     return f"\\u{ord(character):04x}"
 
 
-# Finds the records of a key in a range, by the manifest alone: the declaration is not imported (Q4).
 LONGEST = 1024 * 1024
-"""Bytes of a value that is decoded; a longer one is taken for a record of the key, lest it be missed."""
+"""Bytes of the longest value that is decoded; a longer value counts as a match, so that it is not missed."""
 
 
 def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
-    """A test for records of a key; None where the record alone does not tell, because the key comes of a join.
+    """A test for records of a key, by the manifest alone; None if the key is the result of a join.
 
-    Values of a format that is not registered cannot be matched, so that all of them fit. Records that do not decode
-    belong to no key. Those that an operator gets from another operator cannot be matched: no record fits then.
+    Every record of an unregistered format matches. A record that does not decode belongs to no key. An operator that
+    reads another operator has no records of its own, so none matches.
 
     Raises:
         UsageError: the key has another number of columns, or a value does not fit.
@@ -100,7 +99,7 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
 
 
 def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
-    """The struct that has a type at each path, and nothing else."""
+    """The struct with these types at these paths, and no other fields."""
     made: dict[str, FieldType] = {}
     for head in dict.fromkeys(path[0] for path, _ in fields):
         below = [(path[1:], of) for path, of in fields if path[0] == head]
@@ -115,21 +114,21 @@ def _at(decoded: Any, path: Sequence[str]) -> object:  # noqa: ANN401
 
 
 AT_ONCE = 2
-"""Reads of Kafka that one process does at the same time."""
+"""Reads of Kafka that one process does concurrently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """Which records of a checkpoint.
+    """Selects records of a checkpoint.
 
     Attributes:
         uid: only topics that this operator reads.
-        key: only records of this key, one text per key column; needs `uid`.
-        partition: only this one, as in `flights-0`.
-        start: of that partition, only from this offset on.
-        end: of that partition, only below this offset.
-        after: where an earlier answer says that it goes on, as in `flights-0:48210`.
-        limit: at most this many records.
+        key: only records of this key, one text per key column; requires `uid`.
+        partition: only this partition, as in `flights-0`.
+        start: of that partition, offsets from this one on.
+        end: of that partition, offsets below this one.
+        after: `next` of the previous page, as in `flights-0:48210`.
+        limit: the most records to return.
     """
 
     uid: str | None = None
@@ -150,47 +149,42 @@ class RecordQuery:
 _TURNS = BoundedSemaphore(AT_ONCE)
 
 
-def read_records(context: Context, name: str, checkpoint: int, query: RecordQuery) -> Json:
-    """Records that a checkpoint has read, or was to read, as far as Kafka still has them.
-
-    Returns:
-        `ranges` with the part of each that Kafka still has, and why the rest is gone; `records` with key and value
-        as text, and why the operator could not apply them; how many were `looked_at`, what it was `stopped_by`,
-        and `next`, with which the same question goes on.
+def read_records(context: Context, name: str, checkpoint: int, query: RecordQuery) -> RecordPage:
+    """Records that a checkpoint has read, or would have read, as far as Kafka still has them.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint, operator or partition.
         UsageError: the key or the offsets do not fit.
-        BusyError: others are reading.
+        BusyError: too many reads are running.
         BrokerError: Kafka does not answer.
     """
     plan = _plan(context, name, checkpoint)
     ranges = _asked(plan, query)
     wanted = by_key(plan, query.uid, query.key) if query.key and query.uid is not None else None
-    told, held = _held(context, name, plan, ranges)
+    shown, held = _held(context, name, plan, ranges)
     going = _from(held, query.after)
     if not _TURNS.acquire(timeout=1.0):
-        raise BusyError("records are being read for others", safe="nothing was changed.", next="ask again.")
+        raise BusyError("records are being read for others", safe="nothing was changed.", next="try again.")
     try:
         bounds = ReadBounds(matches=query.limit)
         found = context.log.read(going, plan.isolation, bounds, wanted or _any)
     finally:
         _TURNS.release()
-    return {
-        "checkpoint": plan.name,
-        "by_key": wanted is not None,
-        "ranges": told,
-        "records": _told(context, name, plan, query.uid, found),
-        "looked_at": found.looked_at,
-        "stopped_by": found.stopped_by,
-        "next": None if found.next is None else f"{found.next[0]}:{found.next[1]}",
-    }
+    return RecordPage(
+        checkpoint=plan.name,
+        by_key=wanted is not None,
+        ranges=shown,
+        records=_records(context, name, plan, query.uid, found),
+        looked_at=found.looked_at,
+        stopped_by=found.stopped_by,
+        next=None if found.next is None else f"{found.next[0]}:{found.next[1]}",
+    )
 
 
 def read_dead_letters(
     context: Context, name: str, checkpoint: int, uid: str, *, limit: int = 25, offset: int = 0
-) -> Json:
-    """What an operator could not apply in a completed checkpoint, in order of position.
+) -> DeadLetterPage:
+    """Records that an operator could not apply in a completed checkpoint, in order of position.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
@@ -204,21 +198,21 @@ def read_dead_letters(
     handle = StateHandle() if ack is None else ack.dead_letters
     found = dead_letters(context.warehouse.root, handle, checkpoint, limit, offset)
     rows = [
-        {
-            "partition": f"{row['topic']}-{row['partition']}",
-            "offset": row["offset"],
-            "timestamp": row["timestamp"].isoformat(),
-            "reason": row["reason"],
-            "key": text_of(row["key"]),
-            "value": text_of(row["value"], _renderer(made.plan, row["topic"])),
-        }
+        ShownDeadLetter(
+            partition=f"{row['topic']}-{row['partition']}",
+            offset=row["offset"],
+            timestamp=row["timestamp"].isoformat(),
+            reason=row["reason"],
+            key=text_of(row["key"]),
+            value=text_of(row["value"], _renderer(made.plan, row["topic"])),
+        )
         for row in found["rows"]
     ]
-    return {"checkpoint": made.plan.name, "uid": uid, "matching": found["count"], "rows": rows}
+    return DeadLetterPage(checkpoint=made.plan.name, uid=uid, matching=found["count"], rows=rows)
 
 
 def _renderer(plan: CheckpointPlan, topic: str) -> Callable[[bytes], bytes] | None:
-    """How values of a topic are shown; None where they are shown as they are."""
+    """The function that renders values of a topic; None if they are shown as they are."""
     found = format_of(plan.format_of(topic))
     return None if found is None else found.render
 
@@ -233,38 +227,46 @@ def _plan(context: Context, name: str, checkpoint: int) -> CheckpointPlan:
 
 def _held(
     context: Context, name: str, plan: CheckpointPlan, ranges: Mapping[TopicPartition, OffsetRange]
-) -> tuple[list[Json], dict[TopicPartition, OffsetRange]]:
-    """Each range as JSON values, and the part of it that Kafka still has."""
+) -> tuple[list[KeptRange], dict[TopicPartition, OffsetRange]]:
+    """Each range as an answer, and the part of it that Kafka still has."""
     log = context.coordinator(name).log
     ids = log.topic_ids({tp.topic for tp in ranges})
     gone = {tp: why for tp in ranges if (why := _recreated(plan, ids, tp)) is not None}
     there = frozenset(ranges.keys() - gone.keys())
     found = log.partitions(there, plan.isolation) if there else {}
-    told: list[Json] = []
+    shown: list[KeptRange] = []
     held: dict[TopicPartition, OffsetRange] = {}
     for tp, within in ranges.items():
         kept = _kept(within, found.get(tp))
         why = gone.get(tp) or _deleted(within, kept)
         if not kept.is_empty:
             held[tp] = kept
-        told.append(
-            {"partition": str(tp), "start": within.start, "end": within.end,
-             "kept_start": kept.start, "kept_end": kept.end, "why": why}
-        )  # fmt: skip
-    return told, held
+        shown.append(
+            KeptRange(
+                partition=str(tp),
+                start=within.start,
+                end=within.end,
+                kept_start=kept.start,
+                kept_end=kept.end,
+                why=why,
+            )
+        )
+    return shown, held
 
 
-def _told(context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead) -> list[Json]:
+def _records(
+    context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead
+) -> list[ShownRecord]:
     reasons = _reasons(context, name, plan, uid, found)
     return [
-        {
-            "partition": str(tp),
-            "offset": record.offset,
-            "timestamp": iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
-            "key": text_of(record.key),
-            "value": text_of(record.value, _renderer(plan, tp.topic)),
-            "dead_letters": reasons.get((tp, record.offset), {}),
-        }
+        ShownRecord(
+            partition=str(tp),
+            offset=record.offset,
+            timestamp=iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
+            key=text_of(record.key),
+            value=text_of(record.value, _renderer(plan, tp.topic)),
+            dead_letters=reasons.get((tp, record.offset), {}),
+        )
         for tp, record in found.records
     ]
 
@@ -272,18 +274,18 @@ def _told(context: Context, name: str, plan: CheckpointPlan, uid: str | None, fo
 def _reasons(
     context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead
 ) -> dict[tuple[TopicPartition, int], dict[str, str]]:
-    """Why operators could not apply records that were found: per place, by uid."""
+    """Per position, by uid, the reason why an operator could not apply a record."""
     from tidemark.readers.dead_letter_reader import reasons_at
 
     made = context.coordinator(name).timelines.find(plan.id)
     places = [(tp, record.offset) for tp, record in found.records]
-    told: dict[tuple[TopicPartition, int], dict[str, str]] = {}
+    reasons: dict[tuple[TopicPartition, int], dict[str, str]] = {}
     for ack in () if made is None or not places else made.sealed.acks:
         if ack.dead_lettered and uid in (None, ack.uid):
             warehouse = context.warehouse.root
             for place, why in reasons_at(warehouse, ack.dead_letters, plan.id, places).items():
-                told.setdefault(place, {})[ack.uid] = why
-    return told
+                reasons.setdefault(place, {})[ack.uid] = why
+    return reasons
 
 
 def _any(_: TopicPartition, __: LogRecord) -> bool:
@@ -291,7 +293,7 @@ def _any(_: TopicPartition, __: LogRecord) -> bool:
 
 
 def _asked(plan: CheckpointPlan, query: RecordQuery) -> dict[TopicPartition, OffsetRange]:
-    """The ranges that a query is about, each within one of the plan's."""
+    """The ranges that a query selects, each within a range of the plan."""
     if query.uid is not None and query.uid not in plan.schemas:
         known = ", ".join(plan.schemas)
         raise NotFoundError(f"{plan.name} has no operator {query.uid!r}", next=f"name one of: {known}.")
@@ -313,12 +315,14 @@ def _asked(plan: CheckpointPlan, query: RecordQuery) -> dict[TopicPartition, Off
 
 
 def _from(held: Mapping[TopicPartition, OffsetRange], after: str | None) -> dict[TopicPartition, OffsetRange]:
-    """What is left of the ranges where an earlier answer ended."""
+    """The rest of the ranges after the previous page."""
     if after is None:
         return dict(held)
     text, _, digits = after.rpartition(":")
     if not digits.isdecimal():
-        raise UsageError(f"nothing goes on at {after!r}", next="give what next said, as in flights-0:48210.")
+        raise UsageError(
+            f"not a position: {after!r}", next="pass the next of the previous page, as in flights-0:48210."
+        )
     place, offset = TopicPartition.parse(text), int(digits)
     later = {tp: r for tp, r in held.items() if tp > place}
     here = held.get(place)
@@ -328,7 +332,7 @@ def _from(held: Mapping[TopicPartition, OffsetRange], after: str | None) -> dict
 
 
 def _kept(within: OffsetRange, log: PartitionLog | None) -> OffsetRange:
-    """What a partition still has of a range."""
+    """The part of a range that a partition still has."""
     if log is None:
         return OffsetRange(within.start, within.start)
     start = max(within.start, min(log.earliest, within.end))
@@ -345,4 +349,4 @@ def _recreated(plan: CheckpointPlan, ids: Mapping[str, str], tp: TopicPartition)
     if tp.topic not in ids:
         return "the topic is gone"
     known = plan.topic_ids.get(tp.topic)
-    return None if known in (None, ids[tp.topic]) else "the topic was made anew: these offsets hold other records"
+    return None if known in (None, ids[tp.topic]) else "the topic was created again: these offsets hold other records"

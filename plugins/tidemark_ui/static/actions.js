@@ -1,11 +1,11 @@
-// Actions: each triggers a DAG through Airflow's interface, with the rights of whoever clicks, and leads to its run.
+// Actions: each triggers a DAG through Airflow's interface, with your permissions, and links to its run.
 
 import { Confirmed } from "./confirmed.js";
 import { BackfillForm, ForkForm, list, RestoreForm, SavepointForm } from "./forms.js";
 import { airflow, Answered, ask, C, Facts, h, Muted, ours, Panel, Trouble, useAnswer, useEffect,
   useState } from "./ui.js";
 
-// What tells the DAGs of a pipeline apart: their tasks.
+// The task that identifies each kind of DAG of a pipeline.
 const KINDS = {
   checkpoint: ["plan", "fold", "validate", "complete"],
   savepoint: ["plan", "create"],
@@ -15,17 +15,17 @@ const KINDS = {
   retention: ["plan", "sweep", "verify"],
 };
 
-// The DAGs that a user sees of a pipeline: {checkpoint: {id, paused}, …}; null until they are known.
+// The DAGs of a pipeline that the user may see: {checkpoint: {id, paused}, …}; null until they are loaded.
 export function useDags(pipeline) {
   const [found, setFound] = useState(null);
   useEffect(() => {
     let gone = false;
     const look = async () => {
-      const told = await ask(airflow(["dags"], { tags: ["tidemark", pipeline], tags_match_mode: "all", limit: 100 }));
+      const data = await ask(airflow(["dags"], { tags: ["tidemark", pipeline], tags_match_mode: "all", limit: 100 }));
       const made = {};
-      // A DAG on a schedule has a form of its own making: one on demand is meant for people.
+      // Prefer a DAG on demand: the runs of a scheduled one are not meant for people.
       const onDemand = (dag) => [null, "None"].includes(dag.timetable_summary);
-      for (const dag of [...told.dags].sort((one, other) => onDemand(other) - onDemand(one))) {
+      for (const dag of [...data.dags].sort((one, other) => onDemand(other) - onDemand(one))) {
         const { tasks } = await ask(airflow(["dags", dag.dag_id, "tasks"]));
         const ids = new Set(tasks.map((t) => t.task_id));
         for (const [kind, all] of Object.entries(KINDS)) {
@@ -40,7 +40,7 @@ export function useDags(pipeline) {
   return found;
 }
 
-// The buttons of a checkpoint; of the pipeline where none is given.
+// The buttons of a checkpoint; without one, those of the pipeline.
 export function Actions({ pipeline, facts, checkpoint }) {
   const dags = useDags(pipeline);
   const [open, setOpen] = useState(null);
@@ -62,7 +62,7 @@ export function Actions({ pipeline, facts, checkpoint }) {
     h(Action, { pipeline, dags, kind: open, begins: { checkpoint }, close: () => setOpen(null) }));
 }
 
-// The form of the action that is chosen; `begins` is {checkpoint}, {savepoint} or {}.
+// The form of the chosen action; `begins` is {checkpoint}, {savepoint} or {}.
 export function Action({ pipeline, dags, kind, begins, close }) {
   const shared = { pipeline, begins, dag: dags[kind], close };
   if (kind === "checkpoint") {
@@ -73,7 +73,7 @@ export function Action({ pipeline, dags, kind, begins, close }) {
   return form ? h(form, { key: kind, ...shared }) : null;
 }
 
-// Ends a savepoint: what that frees and what needs it is shown first.
+// Disposes of a savepoint, after a preview of its other pins and of the reasons that forbid it.
 export function Disposal({ pipeline, name, done, close }) {
   const [error, setError] = useState(null);
   const there = ours(["pipelines", pipeline, "savepoints", name, "disposal"]);

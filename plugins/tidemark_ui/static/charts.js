@@ -1,4 +1,4 @@
-// Charts as SVG by hand: lines over checkpoints, in the host's colours, each with dashes of its own besides.
+// Charts as handwritten SVG: lines over checkpoints, in the host's colours and with different dashes.
 
 import { C, color, count, h, Muted, Panel, useState } from "./ui.js";
 
@@ -11,8 +11,8 @@ const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 5", "5 2 5 6", "1 5", "12 3 2 3
 const TONES = ["blue.solid", "orange.solid", "green.solid", "purple.solid", "red.solid", "teal.solid", "pink.solid",
   "gray.solid"];
 
-// series: [{name, of: (point) => number, tone}]; tell: how a number is written.
-export function Chart({ title, points, series, tell, onChoose }) {
+// series: [{name, of: (point) => number, tone}]; format: number to text.
+export function Chart({ title, points, series, format, onChoose }) {
   const [at, setAt] = useState(null);
   if (points.length === 0) return h(Panel, { title }, h(Muted, null, "Nothing is completed yet."));
   const most = Math.max(4, ...points.flatMap((p) => series.map((s) => s.of(p) || 0)));
@@ -32,19 +32,19 @@ export function Chart({ title, points, series, tell, onChoose }) {
       setAt(end ?? Math.max(0, Math.min(points.length - 1, (at ?? points.length) + step)));
     } else if (event.key === "Enter" && at !== null) onChoose(points[at].id);
   };
-  const told = at === null ? points[points.length - 1] : points[at];
-  const words = series.map((s) => `${s.name} ${tell(s.of(told) || 0)}`).join(", ");
-  return h(Panel, { title, aside: h(Legend, { series, told, tell }) },
+  const data = at === null ? points[points.length - 1] : points[at];
+  const words = series.map((s) => `${s.name} ${format(s.of(data) || 0)}`).join(", ");
+  return h(Panel, { title, aside: h(Legend, { series, data, format }) },
     h("svg", {
       viewBox: `0 0 ${WIDE} ${HIGH}`, width: "100%", role: "slider", tabIndex: 0, "data-chart": title,
         style: { cursor: "pointer", display: "block" },
       "aria-label": `${title}, ${points.length} checkpoints. Arrow keys move, Enter opens.`, "aria-valuemin": 1,
       "aria-valuemax": points.length, "aria-valuenow": (at ?? points.length - 1) + 1,
-      "aria-valuetext": `chk-${told.id}: ${words}`,
+      "aria-valuetext": `chk-${data.id}: ${words}`,
       onMouseMove: move, onMouseLeave: () => setAt(null), onKeyDown: key, onBlur: () => setAt(null),
       onClick: () => at !== null && onChoose(points[at].id),
     },
-    h(Axis, { most, tell, y }),
+    h(Axis, { most, format, y }),
     series.map((s, n) => h(Curve, { key: s.name, n, points, x, y, of: s.of })),
     at !== null && h("line", { x1: x(at), x2: x(at), y1: 4, y2: HIGH - BOTTOM, stroke: color("fg.muted"),
       strokeDasharray: "3 3" }),
@@ -53,22 +53,22 @@ export function Chart({ title, points, series, tell, onChoose }) {
     }, `chk-${points[n].id}`))));
 }
 
-function Legend({ series, told, tell }) {
+function Legend({ series, data, format }) {
   return h(C.Flex, { gap: 3, fontSize: "xs", color: "fg.muted", wrap: "wrap", justify: "flex-end" },
-    h("span", null, `chk-${told.id}`),
+    h("span", null, `chk-${data.id}`),
     series.slice(0, 8).map((s, n) => h(C.Flex, { key: s.name, gap: 1, align: "center", title: s.name },
       h("svg", { "aria-hidden": true, width: 22, height: 8 }, h("path", { d: "M0 4L22 4", ...drawn(n) })),
-      h("bdi", null, `${s.name.length > 24 ? `${s.name.slice(0, 23)}…` : s.name} ${tell(s.of(told) || 0)}`))));
+      h("bdi", null, `${s.name.length > 24 ? `${s.name.slice(0, 23)}…` : s.name} ${format(s.of(data) || 0)}`))));
 }
 
-function Axis({ most, tell, y }) {
+function Axis({ most, format, y }) {
   return h("g", null, [0, 0.5, 1].map((share) => h("g", { key: share },
     h("line", { x1: LEFT, x2: WIDE - 8, y1: y(most * share), y2: y(most * share), stroke: color("border"),
       strokeWidth: 1 }),
-    h("text", { x: LEFT - 6, y: y(most * share) + 4, ...SMALL, textAnchor: "end" }, tell(most * share)))));
+    h("text", { x: LEFT - 6, y: y(most * share) + 4, ...SMALL, textAnchor: "end" }, format(most * share)))));
 }
 
-// How the nth line of a chart looks: told apart by its dashes too, where somebody sees no colours.
+// The style of the nth line. Its dashes distinguish it for readers who do not see colours.
 const drawn = (n) => ({ fill: "none", stroke: color(TONES[n % TONES.length]), strokeWidth: 1.8,
   strokeLinejoin: "round", strokeDasharray: DASHES[n % DASHES.length] });
 
@@ -80,7 +80,7 @@ function Curve({ n, points, x, y, of }) {
   return h("path", { d: line, ...drawn(n) });
 }
 
-// A line for each partition that has a number at any of the points, at most eight: those whose number is largest.
+// A line per partition with a number at any point: the eight with the largest numbers.
 export function partitions(points, none, of) {
   const most = new Map();
   for (const p of points) for (const [tp, n] of Object.entries(of(p))) most.set(tp, Math.max(n, most.get(tp) || 0));

@@ -1,4 +1,4 @@
-// The view of one checkpoint: where it stands in the history, what may be done with it, and its details.
+// The view of one checkpoint: its place in the history, its actions and its details.
 
 import { Actions } from "./actions.js";
 import { Details, useDetails } from "./details.js";
@@ -6,16 +6,16 @@ import { C, h, Panel, useEffect, useRef } from "./ui.js";
 
 export function CheckpointView({ pipeline, facts, checkpoint, onCheckpoint, onHistory }) {
   const answer = useDetails(pipeline, checkpoint);
-  const told = answer.told || {};
+  const data = answer.data || {};
   return h(C.Flex, { direction: "column", gap: 3 },
-    h(Way, { checkpoint, told, onCheckpoint, onHistory }),
+    h(Way, { checkpoint, data, onCheckpoint, onHistory }),
     h(Panel, { "data-details": checkpoint },
       h(Details, { answer, pipeline, checkpoint, dag: facts.dag_id, onCheckpoint,
         actions: h(Actions, { pipeline, facts, checkpoint }) })));
 }
 
-// History › chk-16, and the neighbours by id. It takes the focus: keyboard and screen reader begin here.
-function Way({ checkpoint, told, onCheckpoint, onHistory }) {
+// History › chk-16, and the neighbours by id. It takes the focus, so keyboard and screen reader start here.
+function Way({ checkpoint, data, onCheckpoint, onHistory }) {
   const here = useRef(null);
   useEffect(() => {
     here.current.focus({ preventScroll: true });
@@ -31,6 +31,6 @@ function Way({ checkpoint, told, onCheckpoint, onHistory }) {
       h(C.Heading, { as: "h2", size: "md", ref: here, tabIndex: -1, outline: "none", "aria-current": "page" },
         `chk-${checkpoint}`)),
     h(C.Flex, { gap: 2, role: "group", "aria-label": "Other checkpoints" },
-      to("Previous", told.previous, told.previous ? `‹ chk-${told.previous}` : "‹ Previous"),
-      to("Next", told.next, told.next ? `chk-${told.next} ›` : "Next ›")));
+      to("Previous", data.previous, data.previous ? `‹ chk-${data.previous}` : "‹ Previous"),
+      to("Next", data.next, data.next ? `chk-${data.next} ›` : "Next ›")));
 }

@@ -1,4 +1,4 @@
-// A form that triggers a DAG, told and confirmed before anything happens, and then how its run goes.
+// A form that triggers a DAG after you confirm it, then shows the progress of the run.
 
 import { airflow, ask, C, dagRun, h, Inside, Muted, Name, Panel, Trouble, useAnswer, useState } from "./ui.js";
 
@@ -19,7 +19,7 @@ export function Confirmed({ dag, title, word, conf, says, children, close, dange
       h(C.Flex, { direction: "column", gap: 2, align: "flex-start" },
         says && h(Muted, null, says), children,
         dag.paused && h(C.Text, { fontSize: "sm", color: "orange.fg" },
-          `DAG ${dag.id} is paused: the run waits until somebody unpauses it.`),
+          `DAG ${dag.id} is paused: the run waits until you unpause it.`),
         state.error && h(Trouble, { error: state.error }),
         state.run ? h(Run, { dag: dag.id, run: state.run })
           : h(C.Button, { type: "submit", size: "sm", colorPalette: danger ? "red" : "brand",
@@ -28,7 +28,7 @@ export function Confirmed({ dag, title, word, conf, says, children, close, dange
 
 function Run({ dag, run }) {
   const answer = useAnswer(airflow(["dags", dag, "dagRuns", run]), 2000);
-  const state = answer.told ? answer.told.state : "queued";
+  const state = answer.data ? answer.data.state : "queued";
   const tone = { success: "green", failed: "red" }[state] || "blue";
   return h(C.Flex, { gap: 2, align: "center", wrap: "wrap", fontSize: "sm", role: "status", "data-run": run },
     "Run ", h(Inside, { to: dagRun(dag, run) }, h(Name, { most: "26rem" }, run)),

@@ -1,4 +1,4 @@
-// One checkpoint: its operators, the ranges it read, what the gate said, and its lineage.
+// One checkpoint: its operators, the ranges it read, the verdict of the gate, and its lineage.
 
 import { Lineage, RunLink } from "./graph.js";
 import { Progress } from "./progress.js";
@@ -12,37 +12,37 @@ const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "
 
 const LIVE = 2000;
 
-// A checkpoint under way is asked for until it is final; what is final never changes.
+// An open checkpoint is polled until it is final; a final one never changes.
 export const useDetails = (pipeline, checkpoint) => useAnswer(
   ours(["pipelines", pipeline, "checkpoints", "details", checkpoint]),
-  (told) => (told && told.status !== "IN_PROGRESS" ? 0 : LIVE));
+  (data) => (data && data.status !== "IN_PROGRESS" ? 0 : LIVE));
 
-// `actions` are of no use for what is not completed, or is about to be deleted.
+// `actions` apply to completed checkpoints that retention has not released.
 export function Details({ answer, pipeline, checkpoint, dag, onCheckpoint, actions }) {
   const [part, setPart] = useState("lineage");
-  return h(Answered, { answer, what: `chk-${checkpoint}` }, (told) => h(C.Box, { "data-status": told.status },
-    told.status === "COMPLETED" && !told.discarded && actions,
+  return h(Answered, { answer, what: `chk-${checkpoint}` }, (data) => h(C.Box, { "data-status": data.status },
+    data.status === "COMPLETED" && !data.discarded && actions,
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
-      h(Status, told), h("span", null, "on ", h(Name, null, told.timeline)),
-        h("span", null, `planned ${when(told.trigger_timestamp)} UTC`),
-      told.status === "COMPLETED" && h("span", null, `end to end ${duration(told.end_to_end_duration)}`),
-      told.status === "COMPLETED" && h("span", null, `work ${duration(told.work_duration)}`),
-      dag && h(RunLink, { dag, run: told.origin, label: "DAG run" })),
-    told.progress && h(Progress, { progress: told.progress, of: told }),
-    told.failure_message && h(Trouble, { error: { what: `${told.failure_reason}: ${told.failure_message}`,
-      next: told.failure_next } }),
-    h(Tabs, { name: `Parts of ${told.name}`, parts: PARTS, part, setPart }),
-    // Drawn again once its status is another.
-    h(TabPanel, { key: told.status, parts: PARTS, part },
+      h(Status, data), h("span", null, "on ", h(Name, null, data.timeline)),
+        h("span", null, `planned ${when(data.trigger_timestamp)} UTC`),
+      data.status === "COMPLETED" && h("span", null, `end to end ${duration(data.end_to_end_duration)}`),
+      data.status === "COMPLETED" && h("span", null, `work ${duration(data.work_duration)}`),
+      dag && h(RunLink, { dag, run: data.origin, label: "DAG run" })),
+    data.progress && h(Progress, { progress: data.progress, of: data }),
+    data.failure_message && h(Trouble, { error: { what: `${data.failure_reason}: ${data.failure_message}`,
+      next: data.failure_next } }),
+    h(Tabs, { name: `Parts of ${data.name}`, parts: PARTS, part, setPart }),
+    // Drawn again when the status changes.
+    h(TabPanel, { key: data.status, parts: PARTS, part },
       part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
-      part === "operators" && h(Operators, { told }),
-      part === "offsets" && h(Offsets, { told, pipeline }),
-      part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: told.tasks }),
-      part === "gate" && h(Gate, { told }),
-      part === "facts" && h(AllFacts, { told }))));
+      part === "operators" && h(Operators, { data }),
+      part === "offsets" && h(Offsets, { data, pipeline }),
+      part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: data.tasks }),
+      part === "gate" && h(Gate, { data }),
+      part === "facts" && h(AllFacts, { data }))));
 }
 
-// One stop of the Tab key; arrow keys, Home and End go from tab to tab.
+// One stop of the Tab key; arrow keys, Home and End move between the tabs.
 export function Tabs({ name, parts, part, setPart }) {
   const press = (event) => {
     const at = parts.findIndex(([id]) => id === part);
@@ -62,7 +62,7 @@ export function Tabs({ name, parts, part, setPart }) {
     }, word)));
 }
 
-// What a tab shows.
+// The content of a tab.
 export const TabPanel = ({ parts, part, children }) => h("div", { role: "tabpanel",
   "aria-label": parts.find(([id]) => id === part)[1] }, children);
 
@@ -70,10 +70,10 @@ const known = (n) => (n === null ? "–" : count(n));
 const compacted = (c) => `of ${c.checkpoint}: ${bytes(c.bytes_before)} to ${bytes(c.bytes_after)}${
   c.written_bytes === null ? "" : `, wrote ${bytes(c.written_bytes)}`}`;
 
-function Operators({ told }) {
-  if (told.tasks.length === 0) return h(Muted, null,
-    "No operator has acknowledged: the checkpoint is not completed.");
-  const steps = [...new Set(told.tasks.flatMap((t) => Object.keys(t.timings)))].sort();
+function Operators({ data }) {
+  if (data.tasks.length === 0) return h(Muted, null,
+    "No operator has acknowledged yet: the checkpoint is not completed.");
+  const steps = [...new Set(data.tasks.flatMap((t) => Object.keys(t.timings)))].sort();
   const columns = [
     { title: "Operator", cell: (t) => h("b", null, h(Name, null, t.uid)) },
     { title: "Kind", cell: (t) => t.kind },
@@ -97,13 +97,13 @@ function Operators({ told }) {
     ...steps.map((step) => ({ title: step.replace(/_/g, " "), end: true,
       cell: (t) => (step in t.timings ? duration(t.timings[step]) : "") })),
   ];
-  const shared = Object.entries(told.timings).filter(([step]) => !step.includes(".")).map(([step,
+  const shared = Object.entries(data.timings).filter(([step]) => !step.includes(".")).map(([step,
     ms]) => `${step} ${duration(ms)}`);
-  return h(C.Box, null, h(Rows, { name: "Operators", columns, rows: told.tasks, keyOf: (t) => t.uid }),
+  return h(C.Box, null, h(Rows, { name: "Operators", columns, rows: data.tasks, keyOf: (t) => t.uid }),
     shared.length > 0 && h(Muted, { mt: 2 }, `For all of them together: ${shared.join(", ")}.`));
 }
 
-function Offsets({ told, pipeline }) {
+function Offsets({ data, pipeline }) {
   const [open, setOpen] = useState(null);
   const columns = [
     { title: "Partition", cell: (r) => h(Name, null, r.partition) },
@@ -118,14 +118,14 @@ function Offsets({ told, pipeline }) {
       onClick: () => setOpen(open === r.partition ? null : r.partition) }, "Records…") },
   ];
   return h(C.Flex, { direction: "column", gap: 3 },
-    h(Rows, { name: "Offsets", columns, rows: told.ranges, keyOf: (r) => r.partition, chosen: open }),
-    open && h(Records, { key: open, pipeline, checkpoint: told.id, query: { partition: open },
+    h(Rows, { name: "Offsets", columns, rows: data.ranges, keyOf: (r) => r.partition, chosen: open }),
+    open && h(Records, { key: open, pipeline, checkpoint: data.id, query: { partition: open },
       word: `Read records of ${open} from Kafka` }));
 }
 
-function Gate({ told }) {
-  if (told.expectations.length === 0) return h(Muted, null,
-    told.tasks.length ? "The pipeline has no gate." : "The gate has not judged.");
+function Gate({ data }) {
+  if (data.expectations.length === 0) return h(Muted, null,
+    data.tasks.length ? "The pipeline has no gate." : "The gate has not run.");
   const columns = [
     { title: "Verdict", cell: (e) => h(C.Badge, { colorPalette: e.success ? "green" : e.severity === "warning"
       ? "orange" : "red" }, e.success ? "✓ held" : "✕ failed") },
@@ -134,32 +134,32 @@ function Gate({ told }) {
     { title: "Severity", cell: (e) => e.severity },
     { title: "Seen", cell: (e) => h(Name, { most: "34rem" }, e.detail) },
   ];
-  return h(Rows, { name: "Gate", columns, rows: told.expectations,
+  return h(Rows, { name: "Gate", columns, rows: data.expectations,
     keyOf: (e) => `${e.frame} ${e.type} ${e.detail}` });
 }
 
-function AllFacts({ told }) {
+function AllFacts({ data }) {
   return h(Facts, { facts: {
-    Slot: told.slot,
-    Parent: told.parent === null ? "none" : `chk-${told.parent}`,
-    Attempt: told.attempt,
-    "Data interval": told.interval && `${when(told.interval.start)} to ${when(told.interval.end)}`,
-    "Logical time": when(told.logical_time),
-    Watermark: when(told.watermark),
-    "Sealed at": when(told.latest_ack_timestamp),
-    "End to end": told.latest_ack_timestamp ? duration(told.end_to_end_duration) : null,
-    Work: told.latest_ack_timestamp ? duration(told.work_duration) : null,
-    "Records rejected": told.dead_letters > 0 ? `${letters(told)}${told.dead_letters_at_most
+    Slot: data.slot,
+    Parent: data.parent === null ? "none" : `chk-${data.parent}`,
+    Attempt: data.attempt,
+    "Data interval": data.interval && `${when(data.interval.start)} to ${when(data.interval.end)}`,
+    "Logical time": when(data.logical_time),
+    Watermark: when(data.watermark),
+    "Sealed at": when(data.latest_ack_timestamp),
+    "End to end": data.latest_ack_timestamp ? duration(data.end_to_end_duration) : null,
+    Work: data.latest_ack_timestamp ? duration(data.work_duration) : null,
+    "Records rejected": data.dead_letters > 0 ? `${letters(data)}${data.dead_letters_at_most
       ? ": several operators may have rejected the same record" : ""}` : null,
-    Manifest: told.external_path,
-    Acknowledged: `${told.num_acknowledged_subtasks} of ${told.num_subtasks} operators`,
-    "Made by": told.origin,
-    "Code (fingerprint)": told.fingerprint,
-    Isolation: told.isolation,
-    Repeats: told.replays.map((n) => `chk-${n}`).join(", "),
-    "Adopted compactions": Object.values(told.adopted).join(", "),
-    "Accepted losses": told.losses.join("; "),
-    "State left behind": Object.entries(told.left_behind).map(([uid,
+    Manifest: data.external_path,
+    Acknowledged: `${data.num_acknowledged_subtasks} of ${data.num_subtasks} operators`,
+    "Made by": data.origin,
+    "Code (fingerprint)": data.fingerprint,
+    Isolation: data.isolation,
+    Repeats: data.replays.map((n) => `chk-${n}`).join(", "),
+    "Adopted compactions": Object.values(data.adopted).join(", "),
+    "Accepted losses": data.losses.join("; "),
+    "State left behind": Object.entries(data.left_behind).map(([uid,
       rows]) => `${uid} (${count(rows)} rows)`).join(", "),
   } });
 }

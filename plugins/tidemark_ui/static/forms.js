@@ -1,4 +1,4 @@
-// The forms behind the buttons: what would happen is shown first.
+// The forms behind the buttons; each shows a preview first.
 
 import { Confirmed, Field } from "./confirmed.js";
 import { Answered, C, count, duration, Facts, h, ours, useAnswer, useState } from "./ui.js";
@@ -25,7 +25,7 @@ export function SavepointForm({ pipeline, begins, ...more }) {
 export const list = (all, most = 12) => (all.length === 0 ? "none"
   : all.slice(0, most).join(", ") + (all.length > most ? ` and ${all.length - most} more` : ""));
 
-// Where something begins: {checkpoint: 17} or {savepoint: "june"}; how the forms of DAGs name it; how people read it.
+// A restore point, {checkpoint: 17} or {savepoint: "june"}: as the forms of DAGs name it, and as text.
 const named = ({ checkpoint, savepoint }) => (savepoint ? { savepoint } : { checkpoint: `chk-${checkpoint}` });
 const word = ({ checkpoint, savepoint }) => savepoint || `chk-${checkpoint}`;
 
@@ -34,7 +34,7 @@ export function RestoreForm({ pipeline, begins, ...more }) {
   const [sinks, setSinks] = useState(false);
   const conf = { pipeline, ...named(begins), restore_sinks: sinks, execute: true };
   return h(Confirmed, { ...more, title: `Restore ${word(begins)}`, word: `Restore ${word(begins)}`,
-    danger: true, conf, ready: Boolean(answer.told),
+    danger: true, conf, ready: Boolean(answer.data),
     says: "A new timeline begins at the checkpoint and becomes live. Nothing is copied or deleted. "
       + "Task plan of the run checks files, code and Kafka before anything changes." },
   h(Answered, { answer, what: "the plan" }, (plan) => h(Facts, { facts: {
@@ -49,7 +49,7 @@ export function RestoreForm({ pipeline, begins, ...more }) {
     "Delta sinks go back with the state"));
 }
 
-const MODES = [["compare", "Compare only: the fork stays beside"], ["approve", "Promote after approval"],
+const MODES = [["compare", "Compare only: the fork stays a fork"], ["approve", "Promote after approval"],
   ["promote", "Promote at once"]];
 
 export function BackfillForm({ pipeline, begins, ...more }) {
@@ -57,9 +57,9 @@ export function BackfillForm({ pipeline, begins, ...more }) {
   const [mode, setMode] = useState("compare");
   const conf = { pipeline, ...named(begins), mode };
   return h(Confirmed, { ...more, title: `Backfill from ${word(begins)}`, word: "Backfill",
-    danger: mode === "promote", conf, ready: Boolean(answer.told),
-    says: "Forks at the checkpoint and repeats what was recorded since, with the code of now, while the live "
-      + "timeline goes on. Then both states are compared." },
+    danger: mode === "promote", conf, ready: Boolean(answer.data),
+    says: "Forks at the checkpoint and repeats the checkpoints since with the current code, while the live "
+      + "timeline continues. Then both states are compared." },
   h(Answered, { answer, what: "the plan" }, (plan) => h(Facts, { facts: {
     "Will be repeated": plan.repeats.length === 0 ? "nothing: it is the live head" : list(plan.repeats),
     "Records to read": plan.repeats.length ? count(plan.records) : null,
@@ -68,7 +68,7 @@ export function BackfillForm({ pipeline, begins, ...more }) {
   h(Choice, { label: "What then", value: mode, onChange: setMode, options: MODES }));
 }
 
-// Begins a timeline beside the live one. Of the pipeline as a whole it asks where.
+// Begins a timeline next to the live one. Without a checkpoint it asks for the restore point.
 export function ForkForm({ pipeline, begins, ...more }) {
   const given = begins.checkpoint || begins.savepoint ? word(begins) : null;
   const [source, setSource] = useState(given || "");
@@ -77,7 +77,7 @@ export function ForkForm({ pipeline, begins, ...more }) {
   const conf = { pipeline, source, name, note: note || null };
   return h(Confirmed, { ...more, title: given ? `Fork ${given}` : "Fork", word: "Fork", conf,
     ready: source !== "" && name !== "",
-    says: "Begins a timeline of its own. Nothing is copied, nothing is sent to Kafka, and the live timeline goes on. "
+    says: "Begins a separate timeline. Nothing is copied, nothing is sent to Kafka, and the live timeline continues. "
       + "Task plan of the run checks the name, files and code." },
   !given && h(Field, { label: "From", value: source, maxLength: 63, required: true, autoFocus: true,
     onChange: (e) => setSource(e.target.value), help: "A savepoint, or a checkpoint as in chk-17." }),

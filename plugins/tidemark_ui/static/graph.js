@@ -1,4 +1,4 @@
-// The lineage of one checkpoint: nodes in columns, curves between them, and the facts of the node that is chosen.
+// The lineage of one checkpoint: nodes in columns, curves between them, and the facts of the chosen node.
 
 import { Answered, airflow, ask, bytes, C, color, dagRun, Empty, Facts, h, Inside, Muted, ours, useAnswer,
   useEffect, useState } from "./ui.js";
@@ -81,7 +81,7 @@ function Node({ node, at, chosen, dim, onChoose }) {
     event.preventDefault();
     choose();
   };
-  // Opaque, also where it is faint: curves pass behind it.
+  // Opaque even if it is faint, because curves pass behind it.
   const faint = dim ? { fill: `color-mix(in srgb, ${color(`${tone}.subtle`)} 35%, ${color("bg")})`,
     strokeOpacity: 0.6 } : {};
   const frame = { stroke: color(`${tone}.solid`), strokeWidth: chosen ? 3 : 1.3, fill: color(`${tone}.subtle`),
@@ -120,7 +120,7 @@ function Chosen({ node, graph, dag, onCheckpoint }) {
       to && dag && node.run && h(RunLink, { dag, run: node.run, label: "Its DAG run" })));
 }
 
-// A run of this DAG, or of another one, such as a backfill's; made by the command line, it leads nowhere and is told.
+// A link to a run of this DAG or of another one, such as a backfill's; a run of the command line has no link.
 export function RunLink({ dag, run, task, label }) {
   const [owner, setOwner] = useState(null);
   useEffect(() => {
@@ -137,10 +137,10 @@ export function RunLink({ dag, run, task, label }) {
     owner === dag ? label : `${label}, of ${owner}`);
 }
 
-// The DAG that a run is of, whichever it is; none where several have one of this name.
+// The DAG of a run; none if several DAGs have a run of this name.
 async function elsewhere(run) {
-  const told = await ask(airflow(["dags", "~", "dagRuns"], { run_id_pattern: run, limit: 10 }));
-  const same = told.dag_runs.filter((one) => one.dag_run_id === run);
+  const data = await ask(airflow(["dags", "~", "dagRuns"], { run_id_pattern: run, limit: 10 }));
+  const same = data.dag_runs.filter((one) => one.dag_run_id === run);
   return same.length === 1 ? same[0].dag_id : "";
 }
 
@@ -148,8 +148,8 @@ function AssetLink({ name }) {
   const [id, setId] = useState(null);
   useEffect(() => {
     let gone = false;
-    const found = (told) => {
-      const asset = (told.assets || []).find((a) => a.name === name);
+    const found = (data) => {
+      const asset = (data.assets || []).find((a) => a.name === name);
       if (!gone && asset) setId(asset.id);
     };
     setId(null);

@@ -1,4 +1,4 @@
-// The history: every checkpoint, completed, failed or under way; filtered, in pages. A line leads to its own view.
+// The history: all checkpoints, completed, failed or open; filtered, in pages. A row links to its checkpoint.
 
 import { NO_FILTER, useTyped } from "./place.js";
 import { Answered, bytes, C, count, duration, Empty, h, letters, Name, ours, Status, useAnswer, useEffect,
@@ -13,15 +13,15 @@ export function History({ pipeline, place, change, left, onChoose, timelines }) 
   const query = { status, timeline, text, pinned: pinned ? true : undefined, limit: PAGE,
     offset: offset || undefined };
   const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], query), 5000);
-  useReturn(left, Boolean(answer.told));
+  useReturn(left, Boolean(answer.data));
   const filtered = Object.keys(NO_FILTER).some((name) => name !== "offset" && place[name]);
   return h(C.Flex, { direction: "column", gap: 3 },
     h(Filters, { filter: place, change: (part) => change({ offset: null, ...part }), timelines }),
-    h(Answered, { answer, what: "the history" }, (told) => h(Page,
-      { told, offset, setOffset: (next) => change({ offset: next || null }), onChoose, filtered })));
+    h(Answered, { answer, what: "the history" }, (data) => h(Page,
+      { data, offset, setOffset: (next) => change({ offset: next || null }), onChoose, filtered })));
 }
 
-// Who comes back from a checkpoint finds the focus at its line.
+// Coming back from a checkpoint, the focus is on its row.
 function useReturn(left, there) {
   useEffect(() => {
     const line = there && left && document.querySelector(`tr[data-key="${left}"]`);
@@ -74,23 +74,23 @@ const verdict = ({ held, expectations }) => `${held === expectations ? "✓" : "
 const offsets = (c) => Object.entries(c.offsets).filter(([, o]) => o.span > 0).map(([topic,
   o]) => `${topic} ${count(o.span)}`).join(", ") || "none";
 
-function Page({ told, offset, setOffset, onChoose, filtered }) {
-  if (told.matching === 0) {
+function Page({ data, offset, setOffset, onChoose, filtered }) {
+  if (data.matching === 0) {
     return filtered
-      ? h(Empty, { title: "No checkpoint fits" }, "Take another status, timeline or text.")
+      ? h(Empty, { title: "No checkpoint matches" }, "Choose another status, timeline or text.")
       : h(Empty, { title: "No checkpoints yet" },
         "Trigger the pipeline's DAG; the first checkpoint shows here as soon as it is planned.");
   }
-  const last = Math.min(offset + PAGE, told.matching);
-  const reading = told.indexed.read < told.indexed.of
-    ? `, reading ${count(told.indexed.read)} of ${count(told.indexed.of)}` : "";
+  const last = Math.min(offset + PAGE, data.matching);
+  const reading = data.indexed.read < data.indexed.of
+    ? `, reading ${count(data.indexed.read)} of ${count(data.indexed.of)}` : "";
   return h(C.Box, null,
-    h(Rows, { name: "History", columns: COLUMNS, rows: told.history, keyOf: (c) => c.id,
+    h(Rows, { name: "History", columns: COLUMNS, rows: data.history, keyOf: (c) => c.id,
       onRow: (c) => onChoose(c.id) }),
     h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm" },
       h(C.Button, { size: "xs", variant: "outline", disabled: offset === 0,
         onClick: () => setOffset(Math.max(0, offset - PAGE)) }, "Newer"),
-      h("span", { role: "status" }, `${count(offset + 1)}–${count(last)} of ${count(told.matching)}${reading}`),
-      h(C.Button, { size: "xs", variant: "outline", disabled: last >= told.matching,
+      h("span", { role: "status" }, `${count(offset + 1)}–${count(last)} of ${count(data.matching)}${reading}`),
+      h(C.Button, { size: "xs", variant: "outline", disabled: last >= data.matching,
         onClick: () => setOffset(offset + PAGE) }, "Older")));
 }

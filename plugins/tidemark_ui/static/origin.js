@@ -1,4 +1,4 @@
-// From a row to its source: a row of state by its key, a row of a sink by its checkpoint and values.
+// The source of a row: of state by its key, of a sink by its checkpoint and values.
 
 import { RunLink } from "./graph.js";
 import { Answered, C, count, Empty, Facts, h, Muted, Name, ours, Panel, Trouble, useAnswer, useState,
@@ -32,7 +32,7 @@ export function Origin({ pipeline, dag, operators, onCheckpoint }) {
       ? h(Empty, { title: "Which row?" },
         sink ? "Give the row's _checkpoint, and one or several of its values. "
           + "Each row that has them leads to its record."
-          : "Give the key of a row of state. The row tells which checkpoint changed it last, "
+          : "Give the key of a row of state. The page shows which checkpoint changed it last, "
             + "and that checkpoint's offsets hold the records.")
       : asked.map((question, n) => (sink
         ? h(SinkRows, { key: JSON.stringify(question), pipeline, dag, question, onCheckpoint })
@@ -80,7 +80,7 @@ const RANGES = [
   { title: "End (excluded)", end: true, cell: (r) => count(r.end) },
 ];
 
-// The checkpoint that changed a row, or emitted it.
+// The checkpoint that changed or emitted a row.
 export function Changed({ changed, dag, onCheckpoint, children }) {
   if (!changed.known) return h(Facts, { facts: { Checkpoint: `${changed.name}, whose manifest is gone` } });
   return h(C.Box, null,

@@ -1,23 +1,23 @@
-// What a pipeline has done, at a glance: health, counts, the latest of each kind, charts, percentiles.
+// A pipeline at a glance: health, counts, the latest checkpoints, charts, percentiles.
 
 import { Chart, partitions, whole } from "./charts.js";
 import { Answered, bytes, C, count, duration, h, Muted, Name, ours, Panel, React, Status, Trouble, useAnswer,
   when } from "./ui.js";
 import { Rows } from "./table.js";
 
-export function Overview({ told, facts, onCheckpoint }) {
-  const series = useAnswer(ours(["pipelines", told.pipeline, "checkpoints", "series"], { last: 200 }), 15000);
+export function Overview({ data, facts, onCheckpoint }) {
+  const series = useAnswer(ours(["pipelines", data.pipeline, "checkpoints", "series"], { last: 200 }), 15000);
   return h(C.Flex, { direction: "column", gap: 3 },
-    told.trouble && h(Trouble, { error: told.trouble }),
-    h(Health, { told, facts }),
-    h(Latest, { latest: told.latest, onCheckpoint }),
+    data.trouble && h(Trouble, { error: data.trouble }),
+    h(Health, { data, facts }),
+    h(Latest, { latest: data.latest, onCheckpoint }),
     h(Answered, { answer: series, what: "the charts" }, (points) => h(Charts, { points, onCheckpoint })),
-    h(Percentiles, { summary: told.summary }));
+    h(Percentiles, { summary: data.summary }));
 }
 
-// The strip: what is wrong has a sign and a word besides its colour, what is well is quiet.
-function Health({ told, facts }) {
-  const { health, counts } = told;
+// The strip of tiles: a problem has a sign and a word in addition to its colour.
+function Health({ data, facts }) {
+  const { health, counts } = data;
   return h(C.Flex, { gap: 2, wrap: "wrap", role: "list", "aria-label": "Health" },
     h(Age, { health }),
     h(Tile, { name: "Lag", value: health.lag === null ? "–" : `${count(health.lag)} offsets`,
@@ -91,20 +91,20 @@ function Latest({ latest, onCheckpoint }) {
 function Charts({ points, onCheckpoint }) {
   const all = { points, onChoose: onCheckpoint };
   return h(C.Box, { display: "grid", gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 26rem), 1fr))", gap: 2 },
-    h(Chart, { ...all, title: "Duration", tell: duration,
+    h(Chart, { ...all, title: "Duration", format: duration,
       series: [{ name: "end to end", of: (p) => p.end_to_end_duration },
         { name: "work", of: (p) => p.work_duration }] }),
-    h(Chart, { ...all, title: "Size", tell: bytes, series: [
+    h(Chart, { ...all, title: "Size", format: bytes, series: [
       { name: "incremental", of: (p) => p.checkpointed_size },
       { name: "full", of: (p) => p.state_size },
     ] }),
-    h(Chart, { ...all, title: "Records", tell: whole, series: [{ name: "records", of: (p) => p.records }] }),
-    h(Chart, { ...all, title: "Dead letters", tell: whole,
+    h(Chart, { ...all, title: "Records", format: whole, series: [{ name: "records", of: (p) => p.records }] }),
+    h(Chart, { ...all, title: "Dead letters", format: whole,
       series: [{ name: points.some((p) => p.dead_letters_at_most) ? "records rejected, at most" : "records rejected",
         of: (p) => p.dead_letters }] }),
-    h(Chart, { ...all, title: "Offsets read per partition", tell: whole,
+    h(Chart, { ...all, title: "Offsets read per partition", format: whole,
       series: partitions(points, "offsets", (p) => p.offsets) }),
-    h(Chart, { ...all, title: "Lag per partition", tell: whole,
+    h(Chart, { ...all, title: "Lag per partition", format: whole,
       series: partitions(points, "lag", (p) => p.pending) }));
 }
 
@@ -122,7 +122,7 @@ function Percentiles({ summary }) {
     ["p99.9", "p999"], ["Max", "max"]];
   const columns = [
     { title: `Over ${count(summary.measured)} completed`, cell: ([name]) => name },
-    ...parts.map(([title, part]) => ({ title, end: true, cell: ([, field, tell]) => tell(summary[field][part]) })),
+    ...parts.map(([title, part]) => ({ title, end: true, cell: ([, field, format]) => format(summary[field][part]) })),
   ];
   return h(Panel, { title: "Summary" }, h(Rows, { name: "Summary", columns, rows: MEASURES, keyOf: ([name]) => name }),
     summary.empty > 0 && h(Muted, { mt: 2 }, summary.empty === 1

@@ -1,4 +1,4 @@
-// The page "Checkpoints": choose a pipeline, then look at it from five sides. What is looked at stands in the address.
+// The page "Checkpoints": choose a pipeline and one of five views. The address holds the choice.
 
 import { Actions } from "./actions.js";
 import { CheckpointView } from "./checkpoint.js";
@@ -16,24 +16,24 @@ function Checkpoints() {
   const [place, go] = usePlace();
   const [every, setEvery] = useState(15000);
   const pipelines = useAnswer(ours(["pipelines"]), every);
-  const missing = Boolean(pipelines.told) && !pipelines.told.some((p) => p.name === place.pipeline);
-  // A pipeline that is named in the address and not there yet: its first checkpoint is being planned.
+  const missing = Boolean(pipelines.data) && !pipelines.data.some((p) => p.name === place.pipeline);
+  // The address names a pipeline that does not exist yet: its first checkpoint is being planned.
   useEffect(() => setEvery(missing && place.pipeline ? 3000 : 15000), [missing, place.pipeline]);
   const title = h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints");
   return h(C.Box, { p: 3, w: "100%", maxW: "100%", overflowX: "hidden", "data-page": "checkpoints" },
-    h(Answered, { answer: pipelines, what: "the pipelines" }, (told) => {
-      if (told.length === 0) {
+    h(Answered, { answer: pipelines, what: "the pipelines" }, (data) => {
+      if (data.length === 0) {
         return h(C.Box, null, title, h(Empty, { title: "No pipeline has made a checkpoint yet" },
           "Trigger a DAG that is tagged tidemark, or type: tidemark run PIPELINE."));
       }
-      const facts = told.find((p) => p.name === place.pipeline) || (place.pipeline ? null : told[0]);
+      const facts = data.find((p) => p.name === place.pipeline) || (place.pipeline ? null : data[0]);
       return h(C.Box, null,
         h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
           h(C.Flex, { gap: 3, align: "center", wrap: "wrap", minH: 9 },
             title,
             h(Choice, { label: "Pipeline", value: facts ? facts.name : "",
               onChange: (pipeline) => go({ ...NO_FILTER, pipeline, view: tabOf(place.view), checkpoint: null }),
-              options: [...(facts ? [] : [["", "choose a pipeline"]]), ...told.map((p) => [p.name, p.name])] }),
+              options: [...(facts ? [] : [["", "choose a pipeline"]]), ...data.map((p) => [p.name, p.name])] }),
             facts && facts.dag_id && h(Inside, { to: `/dags/${encodeURIComponent(facts.dag_id)}`, fontSize: "sm" },
               "DAG ", h(Name, { most: "14rem" }, facts.dag_id))),
           facts && h(Actions, { pipeline: facts.name, facts })),
@@ -58,7 +58,7 @@ function Pipeline({ facts, place, go }) {
 
 function View({ facts, place, go, answer, tree, config }) {
   const pipeline = facts.name;
-  // The checkpoint that was looked at last: the history gives its line the focus.
+  // The last checkpoint that was open: the history focuses its row.
   const [left, setLeft] = useState(null);
   useEffect(() => (tabOf(place.view) === "history" ? undefined : setLeft(null)), [place.view]);
   const open = (checkpoint) => {
@@ -67,16 +67,16 @@ function View({ facts, place, go, answer, tree, config }) {
   };
   return h(React.Fragment, null,
     place.view === "overview" && h(Answered, { answer, what: "the checkpoints" },
-      (told) => h(C.Box, null, h(Reading, told), h(Overview, { told, facts, onCheckpoint: open }))),
-    place.view === "history" && h(History, { pipeline, place, left, onChoose: open, timelines: tree.told || [],
+      (data) => h(C.Box, null, h(Reading, data), h(Overview, { data, facts, onCheckpoint: open }))),
+    place.view === "history" && h(History, { pipeline, place, left, onChoose: open, timelines: tree.data || [],
       change: (part) => go({ pipeline, ...part }, { replace: true }) }),
     place.view === "checkpoint" && h(CheckpointView, { key: place.checkpoint, pipeline, facts,
       checkpoint: place.checkpoint, onCheckpoint: open,
       onHistory: () => go({ pipeline, view: "history", checkpoint: null }) }),
     place.view === "timelines" && h(Answered, { answer: tree, what: "the timelines" },
-      (told) => h(Timelines, { pipeline, facts, tree: told, onCheckpoint: open })),
+      (data) => h(Timelines, { pipeline, facts, tree: data, onCheckpoint: open })),
     place.view === "origin" && h(Answered, { answer: config, what: "the operators" },
-      (told) => h(Origin, { pipeline, dag: facts.dag_id, operators: told.operators, onCheckpoint: open })),
+      (data) => h(Origin, { pipeline, dag: facts.dag_id, operators: data.operators, onCheckpoint: open })),
     place.view === "configuration" && h(Configuration, { pipeline }));
 }
 

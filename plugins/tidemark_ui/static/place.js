@@ -1,4 +1,4 @@
-// The place in the address: pipeline, view, checkpoint and filters. Back and Forward go through views and checkpoints.
+// The place in the address: pipeline, view, checkpoint and filters. Back and Forward move between views.
 
 import { useEffect, useRef, useState } from "./ui.js";
 
@@ -6,7 +6,7 @@ const { useLocation } = globalThis.ReactRouterDOM;
 
 export const VIEWS = [["overview", "Overview"], ["history", "History"], ["timelines", "Timelines and savepoints"],
   ["origin", "Row to source"], ["configuration", "Configuration"]];
-// A checkpoint has a view of its own below the tab History.
+// A checkpoint has its own view below the tab History.
 const BELOW = { checkpoint: "history" };
 export const tabOf = (view) => BELOW[view] || view;
 
@@ -31,9 +31,9 @@ export function hashOf(place) {
   return `#${new URLSearchParams(kept)}`;
 }
 
-// The place, and how to go elsewhere: `go(part)` is a step that Back undoes, `go(part, { replace: true })` is none.
-// The path is given with the fragment: Airflow's <base> would lead a fragment alone to its home. Airflow's router is
-// not asked, because it mounts the page anew when it goes somewhere for the first time; what it does is listened to.
+// The place, and `go(part)`, a step that Back undoes; `go(part, { replace: true })` adds no step.
+// The link has the path with the fragment, because Airflow's <base> would resolve a bare fragment to the home page.
+// It bypasses Airflow's router, which would mount the page again at its first navigation, but listens to it.
 export function usePlace() {
   useLocation();
   const [, draw] = useState(0);
@@ -53,12 +53,12 @@ export function usePlace() {
   return [place, go];
 }
 
-// A text that is typed at once and told 300 ms later; a text that comes from elsewhere, as by Back, takes its place.
-export function useTyped(text, tell) {
+// An input that reports its text 300 ms after you type; a change from elsewhere, such as Back, replaces the text.
+export function useTyped(text, format) {
   const [typed, setTyped] = useState(text);
   const last = useRef(text);
-  const later = useRef(tell);
-  later.current = tell;
+  const later = useRef(format);
+  later.current = format;
   useEffect(() => {
     if (text !== last.current) setTyped(text);
     last.current = text;

@@ -1,4 +1,4 @@
-// A checkpoint under way: which step it is at, since when, and how many operators have acknowledged.
+// An open checkpoint: its step, the time since the trigger, and how many operators have acknowledged.
 
 import { C, duration, h, Muted, Name, useEffect, useState } from "./ui.js";
 
@@ -31,14 +31,14 @@ export function Progress({ progress, of }) {
     progress.acknowledged.map((uid, n) => h("span", { key: uid }, n > 0 && ", ", h(Name, { most: "12rem" }, uid)))));
 }
 
-// Runs on between two answers.
-function useElapsed(told) {
-  const [since, setSince] = useState({ told, at: Date.now() });
+// A clock that ticks between two answers.
+function useElapsed(data) {
+  const [since, setSince] = useState({ data, at: Date.now() });
   const [, tick] = useState(0);
-  useEffect(() => setSince({ told, at: Date.now() }), [told]);
+  useEffect(() => setSince({ data, at: Date.now() }), [data]);
   useEffect(() => {
     const timer = setInterval(() => tick((n) => n + 1), 1000);
     return () => clearInterval(timer);
   }, []);
-  return since.told + Date.now() - since.at;
+  return since.data + Date.now() - since.at;
 }

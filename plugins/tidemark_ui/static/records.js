@@ -1,11 +1,11 @@
-// Records of a topic, read from Kafka when somebody asks: within bounds, portion by portion, as text.
+// Records of a topic, read from Kafka on demand: bounded, page by page, as text.
 
 import { Answered, C, count, h, Muted, Name, ours, useAnswer, useState, when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PORTION = 20;
 
-// A button, then the records. `query`: {uid, key, partition, start, end}, within what the checkpoint read.
+// A button, then the records. `query`: {uid, key, partition, start, end}, within the ranges of the checkpoint.
 export function Records({ pipeline, checkpoint, query, word = "Show the records" }) {
   const [asked, setAsked] = useState([]);
   const [all, setAll] = useState(false);
@@ -30,27 +30,27 @@ const STOPS = {
 function Portion({ pipeline, checkpoint, query, last, further, whole }) {
   const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "details", checkpoint, "records"],
     { ...query, limit: PORTION }), 0);
-  return h(Answered, { answer, what: "records from Kafka" }, (told) => h(C.Box, { minW: 0 },
-    told.ranges.filter((r) => r.why).map((r) => h(C.Text, { key: r.partition, fontSize: "sm", color: "orange.fg",
+  return h(Answered, { answer, what: "records from Kafka" }, (data) => h(C.Box, { minW: 0 },
+    data.ranges.filter((r) => r.why).map((r) => h(C.Text, { key: r.partition, fontSize: "sm", color: "orange.fg",
       overflowWrap: "anywhere" }, h("bdi", null, r.partition), ` [${count(r.start)}, ${count(r.end)}): `,
     r.kept_start < r.kept_end ? `only [${count(r.kept_start)}, ${count(r.kept_end)}) is left. ` : "nothing is left. ",
     `${r.why}.`)),
-    query.key && !told.by_key && h(Muted, null, "The key comes of a join, so records of all keys are shown."),
-    told.records.length > 0 && h(Table, { told }),
+    query.key && !data.by_key && h(Muted, null, "The key comes of a join, so records of all keys are shown."),
+    data.records.length > 0 && h(Table, { data }),
     h(C.Flex, { gap: 3, align: "center", wrap: "wrap", mt: 1 },
-      h(Muted, { role: "status" }, summary(told, query)),
-      last && told.next && h(C.Button, { size: "xs", variant: "outline", onClick: () => further(told.next) },
+      h(Muted, { role: "status" }, summary(data, query)),
+      last && data.next && h(C.Button, { size: "xs", variant: "outline", onClick: () => further(data.next) },
         "Look further"),
-      last && !told.next && told.by_key && told.records.length === 0 && told.looked_at > 0
+      last && !data.next && data.by_key && data.records.length === 0 && data.looked_at > 0
         && h(C.Button, { size: "xs", variant: "outline", onClick: whole }, "Show records of every key"))));
 }
 
-function summary(told, query) {
-  const shown = told.records.length === 0 ? `No record${query.key && told.by_key ? " of this key" : ""} is`
-    : told.records.length === 1 ? "1 record is" : `${count(told.records.length)} records are`;
-  const looked = `${shown} shown, of ${count(told.looked_at)} looked at`;
-  if (told.stopped_by === "end") return `${looked}. The offsets were read to their end.`;
-  const why = STOPS[told.stopped_by] ? `, ${STOPS[told.stopped_by]}` : "";
+function summary(data, query) {
+  const shown = data.records.length === 0 ? `No record${query.key && data.by_key ? " of this key" : ""} is`
+    : data.records.length === 1 ? "1 record is" : `${count(data.records.length)} records are`;
+  const looked = `${shown} shown, of ${count(data.looked_at)} looked at`;
+  if (data.stopped_by === "end") return `${looked}. The offsets were read to their end.`;
+  const why = STOPS[data.stopped_by] ? `, ${STOPS[data.stopped_by]}` : "";
   return `${looked}${why}. There may be more.`;
 }
 
@@ -58,30 +58,30 @@ const COLUMNS = [
   { title: "Partition", cell: (r) => h(Name, { most: "12rem" }, r.partition) },
   { title: "Offset", end: true, cell: (r) => count(r.offset) },
   { title: "Time (UTC)", cell: (r) => when(r.timestamp) },
-  { title: "Key", cell: (r) => h(Text, { told: r.key, most: "12rem" }) },
-  { title: "Value", cell: (r) => h(Text, { told: r.value, most: "42rem" }) },
+  { title: "Key", cell: (r) => h(Text, { data: r.key, most: "12rem" }) },
+  { title: "Value", cell: (r) => h(Text, { data: r.value, most: "42rem" }) },
   { title: "Could not be applied", cell: (r) => (typeof r.reason === "string" ? h(Name, null, r.reason)
     : Object.entries(r.dead_letters).map(([uid, why]) => h(C.Text, { key: uid, color: "red.fg" },
       h("bdi", null, uid), ": ", h("bdi", null, why)))) },
 ];
 
-function Table({ told }) {
-  const letters = told.records.some((r) => Object.keys(r.dead_letters).length > 0);
-  return h(Rows, { name: "Records", columns: letters ? COLUMNS : COLUMNS.slice(0, -1), rows: told.records,
+function Table({ data }) {
+  const letters = data.records.some((r) => Object.keys(r.dead_letters).length > 0);
+  return h(Rows, { name: "Records", columns: letters ? COLUMNS : COLUMNS.slice(0, -1), rows: data.records,
     keyOf: (r) => `${r.partition} ${r.offset}` });
 }
 
-// Bytes that somebody sent: as text in a box of its own, whatever they say.
-function Text({ told, most }) {
-  if (told === null) return h(Muted, { as: "span" }, "null");
-  const tail = told.cut ? ` … ${count(told.size)} bytes in all` : "";
+// Untrusted bytes, as inert text in a separate box.
+function Text({ data, most }) {
+  if (data === null) return h(Muted, { as: "span" }, "null");
+  const tail = data.cut ? ` … ${count(data.size)} bytes in all` : "";
   return h(C.Box, { maxW: most, maxH: "12rem", overflow: "auto", whiteSpace: "pre-wrap", overflowWrap: "anywhere",
     fontFamily: "mono", fontSize: "xs" },
-  told.encoding === "utf-8" ? h("bdi", null, told.text) : h("bdi", null, "hex ", told.text),
+  data.encoding === "utf-8" ? h("bdi", null, data.text) : h("bdi", null, "hex ", data.text),
   tail && h(Muted, { as: "span", fontSize: "xs" }, tail));
 }
 
-// What operators of a checkpoint could not apply, and why.
+// Dead letters of a checkpoint, with the reasons.
 export function DeadLetters({ pipeline, checkpoint, tasks }) {
   const some = tasks.filter((t) => t.dead_lettered > 0);
   if (some.length === 0) return h(Muted, null, "Every operator could apply every record that it read.");
@@ -97,15 +97,15 @@ function Letters({ pipeline, checkpoint, uid }) {
     { uid, limit: MOST, offset: offset || undefined }), 0);
   const columns = [...COLUMNS.slice(0, -1)];
   columns.splice(2, 0, { title: "Reason", cell: (r) => h(Name, null, r.reason) });
-  return h(Answered, { answer, what: "dead letters" }, (told) => h(C.Box, { minW: 0, "data-letters": uid },
+  return h(Answered, { answer, what: "dead letters" }, (data) => h(C.Box, { minW: 0, "data-letters": uid },
     h(C.Text, { fontSize: "sm", mb: 1 }, h("b", null, h("bdi", null, uid)),
-      ` could not apply ${count(told.matching)}`),
-    h(Rows, { name: `Dead letters of ${uid}`, columns, rows: told.rows, keyOf: (r) => `${r.partition} ${r.offset}` }),
-    told.matching > MOST && h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm" },
+      ` could not apply ${count(data.matching)}`),
+    h(Rows, { name: `Dead letters of ${uid}`, columns, rows: data.rows, keyOf: (r) => `${r.partition} ${r.offset}` }),
+    data.matching > MOST && h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm" },
       h(C.Button, { size: "xs", variant: "outline", disabled: offset === 0,
         onClick: () => setOffset(Math.max(0, offset - MOST)) }, "Earlier"),
-      h("span", { role: "status" }, `${count(offset + 1)}–${count(Math.min(offset + MOST, told.matching))} of `
-        + count(told.matching)),
-      h(C.Button, { size: "xs", variant: "outline", disabled: offset + MOST >= told.matching,
+      h("span", { role: "status" }, `${count(offset + 1)}–${count(Math.min(offset + MOST, data.matching))} of `
+        + count(data.matching)),
+      h(C.Button, { size: "xs", variant: "outline", disabled: offset + MOST >= data.matching,
         onClick: () => setOffset(offset + MOST) }, "Later"))));
 }

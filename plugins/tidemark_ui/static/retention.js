@@ -1,4 +1,4 @@
-// Where the bytes are, what keeps them, and what retention would let go; then a button that lets it.
+// Bytes, the reasons that keep them, and the next sweep of retention, with a button that triggers it.
 
 import { useDags } from "./actions.js";
 import { Confirmed } from "./confirmed.js";
@@ -14,11 +14,11 @@ export function Retention({ pipeline, facts }) {
     asked ? "Look again" : "Look at every file");
   return h(Panel, { title: "Storage and retention", aside: look }, asked
     ? h(Answered, { answer, what: "every file" }, (plan) => h(Plan, { plan, pipeline, facts }))
-    : h(Muted, null, "What is stored, what keeps it, and what retention would let go. Nothing is changed by looking."));
+    : h(Muted, null, "Stored files, why they are kept, and the next sweep of retention. Looking changes nothing."));
 }
 
 const KEEPERS = [
-  // Not cut: the reason stands behind the name, which may be long.
+  // Not cut: the reason follows the name, which may be long.
   { title: "Kept by", cell: (k) => h(Name, { most: "34rem", minW: "14rem", whiteSpace: "normal",
     overflowWrap: "anywhere" }, k.why) },
   { title: "Files", end: true, cell: (k) => count(k.files) },
@@ -29,7 +29,7 @@ const KEEPERS = [
 const names = (all) => (all.length > 12 ? `${all.slice(0, 12).join(", ")} and ${all.length - 12} more`
   : all.join(", "));
 
-// Where the bytes are, as one bar: its parts stand in the order of the words below it.
+// The bytes as one bar; its parts are in the order of the legend.
 function Bar({ plan }) {
   const pinned = plan.kept_by.filter((k) => k.why.startsWith("savepoint "))
     .reduce((sum, k) => sum + k.alone_bytes, 0);
@@ -59,9 +59,9 @@ function Plan({ plan, pipeline, facts }) {
       "Would be deleted now": `${bytes(plan.due_bytes)} in ${count(plan.due_files)} files, free for `
         + duration(plan.grace_ms),
       "Old logs of tables": plan.log_files ? `${bytes(plan.log_bytes)} in ${count(plan.log_files)} files` : "",
-      "Written by nobody of ours": plan.unknown_files ? `${count(plan.unknown_files)} files, which are left alone`
+      "Not written by Tidemark": plan.unknown_files ? `${count(plan.unknown_files)} files, which are left alone`
         : "",
-      "Damaged, put back or give up": plan.damaged
+      "Damaged: restore from a backup, or give up": plan.damaged
         .map((d) => `${d.checkpoint}, which stops ${d.blocks.join(", ")}: ${d.why}`).join("; "),
     } }),
     plan.kept_by.length > 0 && h(Rows, { name: "What keeps files", columns: KEEPERS, rows: plan.kept_by,
@@ -80,6 +80,6 @@ function Trigger({ pipeline }) {
   }
   return h(Confirmed, { dag: dags.retention, title: "Run retention", word: "Run retention", danger: true, conf: {},
     close: () => setOpen(false),
-    says: `Triggers DAG ${dags.retention.id}, for every pipeline that it names: what is told `
-      + "above is released and deleted." });
+    says: `Triggers DAG ${dags.retention.id}, for every pipeline that it names. It releases and `
+      + "deletes the checkpoints and files listed above." });
 }

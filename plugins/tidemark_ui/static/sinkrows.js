@@ -1,4 +1,4 @@
-// Rows of a sink: who emitted them, in which DAG run, and for which record.
+// Rows of a sink: the operator and the DAG run that emitted them, and the record of each.
 
 import { Answered, C, count, Facts, h, Muted, Name, ours, Panel, useAnswer, useState } from "./ui.js";
 import { Choice } from "./history.js";
@@ -33,12 +33,12 @@ export function SinkForm({ operator, look }) {
 export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
   const answer = useAnswer(ours(["pipelines", pipeline, "sinks", question.sink, "origin"],
     { checkpoint: question.checkpoint, where: question.where, limit: 20 }), 0);
-  return h(Answered, { answer, what: "rows of the sink" }, (told) => h(C.Flex, { direction: "column", gap: 3 },
-    h(Panel, { title: `Emitted to ${told.sink} by ${told.uid} in ${told.changed.name}`,
-      "data-origin": told.changed.checkpoint }, h(Changed, { changed: told.changed, dag, onCheckpoint })),
-    told.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.number}`, row, pipeline,
-      changed: told.changed })),
-    told.more && h(Muted, null, "There are more such rows: give another value.")));
+  return h(Answered, { answer, what: "rows of the sink" }, (data) => h(C.Flex, { direction: "column", gap: 3 },
+    h(Panel, { title: `Emitted to ${data.sink} by ${data.uid} in ${data.changed.name}`,
+      "data-origin": data.changed.checkpoint }, h(Changed, { changed: data.changed, dag, onCheckpoint })),
+    data.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.number}`, row, pipeline,
+      changed: data.changed })),
+    data.more && h(Muted, null, "There are more such rows: give another value.")));
 }
 
 function Row({ row, pipeline, changed }) {

@@ -1,4 +1,4 @@
-// The tab "Checkpoint" of a DAG run: what the run made, each checkpoint with its lineage.
+// The tab "Checkpoint" of a DAG run: its checkpoints with their lineage.
 
 import { Details, useDetails } from "./details.js";
 import { Choice } from "./history.js";
@@ -11,16 +11,16 @@ const OVER = ["success", "failed"];
 const ended = (run) => Boolean(run) && OVER.includes(run.state);
 
 function Checkpoint({ dagId, runId }) {
-  const run = useAnswer(airflow(["dags", dagId, "dagRuns", runId]), (told) => (ended(told) ? 0 : LIVE)).told;
+  const run = useAnswer(airflow(["dags", dagId, "dagRuns", runId]), (data) => (ended(data) ? 0 : LIVE)).data;
   const tasks = useTasks(dagId);
   const answer = useAnswer(ours(["dags", dagId, "checkpoints"], { run_id: runId }),
     () => (ended(run) ? 10000 : LIVE));
   const finished = useFinished(dagId, runId, ended(run) && tasks.includes("complete"));
   const { again } = answer;
-  // What the run made last is asked for once more when it is over.
+  // Asks once more when the run is over, for its last checkpoint.
   useEffect(() => { if (ended(run)) again(); }, [ended(run)]);
-  return h(C.Box, { p: 3, "data-page": "checkpoint" }, h(Answered, { answer, what: "what the run made" }, (told) => {
-    const made = told.map((one) => ({ ...one, checkpoints: [...new Set([...one.checkpoints, ...finished])].sort((a,
+  return h(C.Box, { p: 3, "data-page": "checkpoint" }, h(Answered, { answer, what: "what the run made" }, (data) => {
+    const made = data.map((one) => ({ ...one, checkpoints: [...new Set([...one.checkpoints, ...finished])].sort((a,
       b) => b - a) }));
     const any = made.filter((one) => one.checkpoints.length || one.timelines.length || one.savepoints.length);
     if (made.length === 0) return h(Empty, { title: "No checkpoints here" },
@@ -30,7 +30,7 @@ function Checkpoint({ dagId, runId }) {
   }));
 }
 
-// A run without a checkpoint: it plans, or has ended without one.
+// A run without a checkpoint: it is still planning, or has ended without one.
 function Nothing({ run, makes }) {
   if (!run) return null;
   if (!ended(run)) {
@@ -43,7 +43,7 @@ function Nothing({ run, makes }) {
         ? "The checkpoint shows here as soon as it is planned."
         : "What the run makes shows here."));
   }
-  if (!makes) return h(Empty, { title: "This DAG makes no checkpoints" }, "The logs of its tasks say what it did.");
+  if (!makes) return h(Empty, { title: "This DAG makes no checkpoints" }, "See the logs of its tasks.");
   return run.state === "failed"
     ? h(Empty, { title: "This run failed before it planned a checkpoint" },
       "The log of the failed task has the reason.")
@@ -51,20 +51,20 @@ function Nothing({ run, makes }) {
       "Its interval was covered already. The log of task plan says by which checkpoint.");
 }
 
-// Ids of a DAG's tasks; none until they are known.
+// Ids of a DAG's tasks; none until they are loaded.
 function useTasks(dag) {
-  const { told } = useAnswer(airflow(["dags", dag, "tasks"]), () => 0);
-  return told ? told.tasks.map((task) => task.task_id) : [];
+  const { data } = useAnswer(airflow(["dags", dag, "tasks"]), () => 0);
+  return data ? data.tasks.map((task) => task.task_id) : [];
 }
 
-// Ids that the run's last task completed, also where an earlier run had planned them.
+// Ids that the run's last task completed, including those that an earlier run had planned.
 function useFinished(dag, run, there) {
   const [found, setFound] = useState([]);
   useEffect(() => {
     if (!there) return undefined;
     let gone = false;
-    const take = (told) => {
-      const body = typeof told.value === "string" ? JSON.parse(told.value.replace(/'/g, '"')) : told.value;
+    const take = (data) => {
+      const body = typeof data.value === "string" ? JSON.parse(data.value.replace(/'/g, '"')) : data.value;
       const ids = ((body && body.completed) || []).map((name) =>
         Number(String(name).slice(4))).filter(Number.isInteger);
       if (!gone) setFound(ids);

@@ -1,8 +1,8 @@
-// A table that can be scrolled sideways, with headings that are read out.
+// A table that scrolls sideways, with headings for screen readers.
 
 import { C, color, h } from "./ui.js";
 
-// columns: [{title, cell: (row) => node, end: whether numbers stand on the right}]
+// columns: [{title, cell: (row) => node, end: align right, for numbers}]
 export function Rows({ columns, rows, name, keyOf, onRow, chosen }) {
   const head = columns.map((c) => h(C.Table.ColumnHeader,
     { key: c.title, scope: "col", textAlign: c.end ? "end" : "start", whiteSpace: "nowrap" }, c.title));

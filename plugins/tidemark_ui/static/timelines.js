@@ -1,4 +1,4 @@
-// The tree of timelines, and the savepoints on it.
+// The tree of timelines, and the savepoints.
 
 import { Action, Disposal, useDags } from "./actions.js";
 import { Answered, bytes, C, Empty, h, Muted, Name, ours, Panel, Trouble, useAnswer, useState, when } from "./ui.js";
@@ -10,7 +10,7 @@ export function Timelines({ pipeline, facts, tree, onCheckpoint }) {
   return h(C.Flex, { direction: "column", gap: 3 },
     h(Panel, { title: "Timelines" }, h(Branches, { tree, below: null, onCheckpoint })),
     h(Panel, { title: "Savepoints" }, h(Answered, { answer: pins, what: "savepoints" },
-      (told) => h(Savepoints, { told, pipeline, facts, onCheckpoint, again: pins.again }))),
+      (data) => h(Savepoints, { data, pipeline, facts, onCheckpoint, again: pins.again }))),
     h(Retention, { pipeline, facts }));
 }
 
@@ -23,7 +23,7 @@ function Branches({ tree, below, onCheckpoint }) {
       h(Branch, { t, onCheckpoint }), h(Branches, { tree, below: t.timeline, onCheckpoint }))));
 }
 
-// Of the branch, which is the narrower the deeper it lies.
+// The deeper a branch, the narrower it is.
 const NARROW = { maxW: "min(22rem, 100%)" };
 
 function Branch({ t, onCheckpoint }) {
@@ -43,13 +43,13 @@ function Branch({ t, onCheckpoint }) {
       ` chk-${s.checkpoint}`)));
 }
 
-// What may be done with a savepoint: its form opens below the table. To dispose of it no DAG is needed.
+// The actions of a savepoint open a form below the table. A disposal needs no DAG.
 const DEEDS = [["fork", "Fork…"], ["restore", "Restore…"], ["backfill", "Backfill…"], ["dispose", "Dispose…"]];
 
-function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
+function Savepoints({ data, pipeline, facts, onCheckpoint, again }) {
   const dags = useDags(pipeline);
   const [open, setOpen] = useState({});
-  if (told.length === 0) return h(Empty, { title: "No savepoints" },
+  if (data.length === 0) return h(Empty, { title: "No savepoints" },
     "A savepoint pins a checkpoint under a name, so that it stays: open a checkpoint in the history to create one.");
   const there = dags === null || dags.error ? {} : dags;
   const close = () => setOpen({});
@@ -75,7 +75,7 @@ function Savepoints({ told, pipeline, facts, onCheckpoint, again }) {
     { title: "Note", cell: (s) => h(Name, null, s.drained ? `drained. ${s.note}` : s.note) },
   ];
   return h(C.Box, null,
-    h(Rows, { name: "Savepoints", columns, rows: told, keyOf: (s) => s.name, chosen: open.savepoint }),
+    h(Rows, { name: "Savepoints", columns, rows: data, keyOf: (s) => s.name, chosen: open.savepoint }),
     facts.may_trigger && dags && dags.error && h(Trouble, { error: dags.error }),
     open.kind === "dispose" && h(Disposal, { key: open.savepoint, pipeline, name: open.savepoint, close,
       done: () => { close(); again(); } }),

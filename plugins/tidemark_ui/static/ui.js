@@ -1,4 +1,4 @@
-// Words, numbers and small parts that all views share. Names come from people: they reach the page as text only.
+// Texts, numbers and small components that all views share. Names are untrusted: they are rendered as text only.
 
 export const React = globalThis.React;
 export const h = React.createElement;
@@ -7,7 +7,7 @@ export const { useCallback, useEffect, useMemo, useRef, useState } = React;
 
 export const color = (name) => `var(--chakra-colors-${name.replace(/\./g, "-")})`;
 
-// Paths are below Airflow's base, which may be a folder behind a proxy.
+// Paths are relative to Airflow's base, which a proxy may move into a folder.
 const base = () => new URL(".", document.baseURI);
 const path = (parts) => parts.map(encodeURIComponent).join("/");
 
@@ -34,23 +34,23 @@ export async function ask(url, body, method) {
   } catch {
     throw { what: "Airflow does not answer", next: "Look whether the API server is up; the page asks again." };
   }
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw refused(answer.status, told);
-  return told;
+  const data = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw refused(answer.status, data);
+  return data;
 }
 
-function refused(status, told) {
-  if (told.what) return { status, what: told.what, safe: told.safe, next: told.next };
+function refused(status, data) {
+  if (data.what) return { status, what: data.what, safe: data.safe, next: data.next };
   if (status === 401) return { status, what: "You are not logged in any more",
     next: "Load the page again to log in." };
   if (status === 403) return { status, what: "You may not see or do this",
     next: "Ask for access to the pipeline's DAG." };
-  const detail = typeof told.detail === "string" ? told.detail : JSON.stringify(told.detail || status);
+  const detail = typeof data.detail === "string" ? data.detail : JSON.stringify(data.detail || status);
   return { status, what: `Airflow refused: ${detail}`, next: "" };
 }
 
-// What a question came to: {told, error, loading, again}. Asks anew after `every` ms while the page is looked at; where
-// that is a function, it says so of each answer, and 0 ends it.
+// The state of a request: {data, error, loading, again}. Polls after `every` ms while the page is visible; `every` may
+// be a function of the answer, and 0 ends the polling.
 export function useAnswer(url, every) {
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
@@ -64,17 +64,17 @@ export function useAnswer(url, every) {
     let gone = false;
     let timer;
     const go = async () => {
-      const waits = (told) => (typeof pace.current === "function" ? pace.current(told) : pace.current);
+      const waits = (data) => (typeof pace.current === "function" ? pace.current(data) : pace.current);
       let wait = 0;
       try {
-        const told = await ask(key);
-        if (!gone) setState({ told });
-        wait = waits(told);
-        if (told.indexed && told.indexed.read < told.indexed.of) wait = 200;
+        const data = await ask(key);
+        if (!gone) setState({ data });
+        wait = waits(data);
+        if (data.indexed && data.indexed.read < data.indexed.of) wait = 200;
       } catch (error) {
-        // What is not there, or not for this user, stays so.
+        // Not found and forbidden are final.
         wait = [403, 404, 422].includes(error.status) && typeof pace.current === "function" ? 0 : waits();
-        if (!gone) setState((was) => ({ told: error.status ? undefined : was.told, error }));
+        if (!gone) setState((was) => ({ data: error.status ? undefined : was.data, error }));
       }
       if (!gone && wait) timer = setTimeout(looked, wait);
     };
@@ -91,7 +91,7 @@ export function useAnswer(url, every) {
 
 export const count = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US"));
 
-// Dead letters of a checkpoint: some manifests of 0.1 say only how many there may be at most.
+// Dead letters of a checkpoint; some manifests of 0.1 give an upper bound only.
 export const letters = (c) => `${c.dead_letters_at_most ? "≤ " : ""}${count(c.dead_letters)}`;
 
 export function bytes(n) {
@@ -121,10 +121,10 @@ export function when(at) {
   return Number.isNaN(found.getTime()) ? String(at) : found.toISOString().replace("T", " ").slice(0, 19);
 }
 
-// A name that somebody gave: shown whole on hover, cut where it is long, and kept from turning its surroundings around.
+// An untrusted name: cut if it is long, shown in full on hover, and isolated from the text direction around it.
 export function Name({ children, most = "18rem", mono = false, ...more }) {
   const text = String(children ?? "");
-  // Of the window, not of its surroundings: a table's cell would grow with what it holds.
+  // Relative to the window: the cell of a table would grow with its content.
   const look = { display: "inline-block", maxW: `min(${most}, calc(100vw - 8rem))`, overflow: "hidden",
     textOverflow: "ellipsis", whiteSpace: "nowrap" };
   const font = mono ? { fontFamily: "mono" } : {};
@@ -171,12 +171,12 @@ export const Loading = ({ what }) => h(C.Flex, { role: "status", gap: 2, align: 
 export const Empty = ({ title, children }) => h(C.Box, { p: 6, textAlign: "center", color: "fg.muted" },
   h(C.Text, { fontWeight: "semibold", color: "fg" }, title), h(C.Text, { fontSize: "sm", mt: 1 }, children));
 
-// Shows what a question came to, whichever of the four it is.
+// Shows the state of a request: loading, error, stale or data.
 export function Answered({ answer, what, children }) {
-  if (answer.error && answer.told === undefined) return h(Trouble, { error: answer.error, again: answer.again });
-  if (answer.told === undefined) return h(Loading, { what });
+  if (answer.error && answer.data === undefined) return h(Trouble, { error: answer.error, again: answer.again });
+  if (answer.data === undefined) return h(Loading, { what });
   const stale = answer.error && h(Trouble, { error: answer.error, again: answer.again });
-  return h(React.Fragment, null, stale, children(answer.told));
+  return h(React.Fragment, null, stale, children(answer.data));
 }
 
 export function Facts({ facts }) {
@@ -195,7 +195,7 @@ export function shown(value) {
   return String(value);
 }
 
-// A link inside Airflow: the router goes there without loading the page anew.
+// A link inside Airflow: the router follows it without loading the page again.
 export function Inside({ to, children, ...more }) {
   const { Link } = globalThis.ReactRouterDOM;
   return h(C.Link, { asChild: true, color: "fg.info", ...more }, h(Link, { to }, children));

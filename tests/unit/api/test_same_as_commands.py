@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.api.warehouses import Flights
-from tidemark.api import BackfillTerms, PipelineHistory, RestoreRequest
+from tidemark.api import BackfillRequest, PipelineHistory, RestoreRequest
 from tidemark.cli.output import print_json
 from tidemark.cli.plain import plain
 
@@ -74,7 +74,7 @@ WRITTEN: dict[str, Asked] = {
     ).commit(),
     "erase flights aircraft --key N619AA --execute": lambda f: f.erase("aircraft", "N619AA").commit(),
     "backfill flights --from-savepoint winter --name again --mode promote --execute": lambda f: f.backfill(
-        BackfillTerms(begins=RestoreRequest(savepoint="winter"), fork="again", promotes=True)
+        BackfillRequest(begins=RestoreRequest(savepoint="winter"), fork="again", promotes=True)
     ).commit(),
     "stop flights --savepoint last --note why": lambda f: {**f.stop("last", note="why"), "paused_dags": []},
 }

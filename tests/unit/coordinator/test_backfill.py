@@ -13,6 +13,7 @@ from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.replay_ranges import steps
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Broadcast, Pipeline
 from tidemark.errors import (
@@ -48,7 +49,7 @@ def five(house: House) -> list[Checkpoint]:
 
 
 def backfill(house: House, begins: Checkpoint, pipeline: Pipeline | None = None, **more: Any) -> Backfill:
-    request = BackfillRequest(beginning=Beginning(checkpoint=begins), **more)
+    request = BackfillRequest(begins=RestoreRequest(checkpoint=begins.id), **more)
     return Backfill(coordinator=house.coordinator, pipeline=pipeline or house.pipeline, request=request)
 
 
@@ -191,11 +192,11 @@ def test_a_savepoint_that_the_live_timeline_did_not_come_through_is_refused() ->
 def test_a_savepoint_of_a_line_that_was_promoted_away_is_found_on_the_new_one() -> None:
     house = House()
     made = five(house)
-    one = backfill(house, made[0], name="one")
+    one = backfill(house, made[0], fork="one")
     one.begin()
     one.promote(lambda: list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt))))
     fork = list(house.coordinator.checkpoints())[::-1][1:]
-    again = backfill(house, made[2], name="two")
+    again = backfill(house, made[2], fork="two")
     assert [s.ids for s in again.outlook().left] == [(fork[2].id,), (fork[3].id,)]
     last = repeat(house, again)[-1]
     assert house.state("accounts") == {("a",): (10, 10)}
@@ -211,9 +212,9 @@ def test_other_code_begins_another_fork_and_is_refused_on_this_one() -> None:
     assert one.fork.startswith("backfill-chk-1-")
     repeat(house, one)
     with pytest.raises(ConflictError, match="other code made its checkpoints"):
-        backfill(house, made[0], wider, name=one.fork).outlook()
+        backfill(house, made[0], wider, fork=one.fork).outlook()
     with pytest.raises(ConflictError, match="it began at another checkpoint"):
-        backfill(house, made[1], name=one.fork).outlook()
+        backfill(house, made[1], fork=one.fork).outlook()
     with pytest.raises(IncompatibleStateError, match=r"accounts\.total"):
         backfill(house, made[0], replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Wider)])).begin()
 
@@ -229,20 +230,20 @@ def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
     own = CheckpointLoop(coordinator=house.coordinator, pipeline=PIPELINE, execute=house.execute, timeline="mine")
     own.run_once(ASK)
     with pytest.raises(ConflictError, match="has read new records"):
-        backfill(house, made[3], name="mine").outlook()
+        backfill(house, made[3], fork="mine").outlook()
     house.recovery.fork(Beginning(checkpoint=made[3]), "open")
     house.coordinator.trigger(PIPELINE, ASK, "open")
     with pytest.raises(ConflictError, match="reads new records there"):
-        repeat(house, backfill(house, made[3], name="open"))
+        repeat(house, backfill(house, made[3], fork="open"))
 
 
 def test_names_and_ends_that_make_no_sense_are_refused() -> None:
     house = House()
     made = five(house)
     with pytest.raises(NameRefusedError):
-        backfill(house, made[0], name="../x").outlook()
+        backfill(house, made[0], fork="../x").outlook()
     with pytest.raises(NameRefusedError, match="reserved for restores"):
-        backfill(house, made[0], name="t7").begin()
+        backfill(house, made[0], fork="t7").begin()
     with pytest.raises(NotFoundError):
         backfill(house, made[0], to=77).outlook()
     with pytest.raises(ConflictError):
@@ -256,7 +257,7 @@ def test_a_stopped_pipeline_repeats_nothing_and_the_minimum_pause_does_not_count
     one = backfill(house, made[0], replace(PIPELINE, min_pause=at(3_600_000) - at(0)))
     assert len(repeat(house, one)) == 4
     house.coordinator.objects.put("stops/00000001.json", StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
-    two = backfill(house, made[0], name="two")
+    two = backfill(house, made[0], fork="two")
     two.begin()
     with pytest.raises(ConflictError, match="STOPPED: the pipeline is stopped"):
         list(two.repeat(house.execute))

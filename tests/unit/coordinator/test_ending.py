@@ -231,7 +231,7 @@ def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
 def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing() -> None:
     house = House()
     made = five(house)
-    one = backfill(house, made[0], max_records=5, name="again")
+    one = backfill(house, made[0], max_records=5, fork="again")
     one.begin()
     next(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
     assert kept(house) == [made[0].id, made[3].id, made[4].id, 6], "where it began, what it is compared with, its own"
@@ -242,5 +242,5 @@ def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing()
             verb()
     with pytest.raises(ConflictError, match="timeline again was closed"):
         list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
-    other = backfill(house, made[0], name="anew")
+    other = backfill(house, made[0], fork="anew")
     assert [c.plan.replays for c in repeat(house, other)] == [(2,), (3,), (4,), (5,)]

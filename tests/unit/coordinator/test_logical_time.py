@@ -80,7 +80,7 @@ def test_a_backfill_has_the_recorded_times_whatever_the_clock_shows() -> None:
     house = House()
     made = five(house)
     house.clock.advance(10 * YEARS)
-    one = backfill(house, made[0], name="anew")
+    one = backfill(house, made[0], fork="anew")
     assert [c.plan.logical_time_ms for c in repeat(house, one)] == [c.plan.logical_time_ms for c in made[1:]]
 
 

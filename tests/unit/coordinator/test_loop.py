@@ -11,6 +11,7 @@ from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Void
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint import object_keys as keys
@@ -154,7 +155,7 @@ def test_an_outdated_step_of_a_backfill_is_refused() -> None:
     for _ in range(2):
         house.send(1)
         made.append(house.complete())
-    request = BackfillRequest(beginning=Beginning(checkpoint=made[0]))
+    request = BackfillRequest(begins=RestoreRequest(checkpoint=made[0].id))
     one = Backfill(coordinator=house.coordinator, pipeline=house.pipeline, request=request)
     one.begin()
     plan = one.trigger()

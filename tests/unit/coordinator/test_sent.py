@@ -130,13 +130,14 @@ def test_an_erasure_blocks_nothing_of_a_recreated_topic() -> None:
     house = House()
     house.send(6, account="ann")
     house.complete()
-    asked = ErasureRequest(uid="accounts", key=("ann",), texts=("ann",), owner="test")
+    asked = ErasureRequest(uid="accounts", key=("ann",), owner="test")
     Eraser(
         coordinator=house.coordinator,
         tables=house.tables,
         files=MemoryKeyFiles(house.tables),
         logs=MemoryTableFiles(house.tables),
         request=asked,
+        key=("ann",),
     ).erase()
     house.log.create("payments", 2)
     house.send(2, account="ann")

@@ -7,6 +7,7 @@ continue in the meantime.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
@@ -25,6 +26,7 @@ from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Ref
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -38,33 +40,29 @@ _LONGEST = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """The request for a backfill.
+    """A backfill as the command line, the form of a DAG or a program requests it.
 
     Attributes:
-        beginning: where the fork begins.
-        name: name of the fork; empty = derived from the beginning and the code, so that other code begins another fork.
+        begins: the savepoint or checkpoint that the fork begins at.
+        fork: name of the fork; empty = derived from the beginning and the code, so that other code begins another fork.
         to: id of the checkpoint to end with; None = the live head, wherever it is by then.
         max_records: offsets per partition of one step, which may then cover several checkpoints; None = one each.
+        origin: the DAG run id, or "cli".
+        promotes: whether the fork may become live; refused at once if `to` is given.
         send: once the fork is live, send the rows that it emitted and the live timeline had not sent.
-        origin: the requester, for people.
     """
 
-    beginning: Beginning
-    name: str = ""
+    begins: RestoreRequest
+    fork: str = ""
     to: int | None = None
     max_records: int | None = None
-    send: bool = False
     origin: str = "cli"
+    promotes: bool = False
+    send: bool = False
 
-    def named(self, pipeline: Pipeline) -> str:
-        """The name of the fork.
-
-        Raises:
-            NameRefusedError: the name is not safe in a path.
-        """
-        begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
-        made = f"backfill-{begins[:_LONGEST]}-{pipeline.fingerprint[:8]}"
-        return checked_name("timeline", self.name or made)
+    def __post_init__(self) -> None:
+        if self.promotes:
+            refuse_end(self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +116,25 @@ class Backfill:
     request: BackfillRequest
     on_failure: Callable[[FailureReport], None] = field(default=lambda report: None)
 
+    @cached_property
+    def beginning(self) -> Beginning:
+        """The checkpoint that the request names, read once.
+
+        Raises:
+            NotFoundError, ReleasedError, ConflictError: as `RestoreRequest.beginning`.
+        """
+        return self.request.begins.beginning(self.coordinator)
+
     @property
     def fork(self) -> str:
-        """Name of the fork."""
-        return self.request.named(self.pipeline)
+        """Name of the fork.
+
+        Raises:
+            NameRefusedError: the name is not on the allow-list.
+        """
+        begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
+        made = f"backfill-{begins[:_LONGEST]}-{self.pipeline.fingerprint[:8]}"
+        return checked_name("timeline", self.request.fork or made)
 
     @property
     def promoted(self) -> bool:
@@ -137,16 +150,14 @@ class Backfill:
             IncompatibleStateError: the declaration does not fit the state of the savepoint.
             NotFoundError, BrokerError, CorruptObjectError: as the functions below raise them.
         """
-        begins, to = self.request.beginning.checkpoint.id, self._target()
+        begins, to = self.beginning.checkpoint.id, self._target()
         head = self._head()
         done = () if head is None else self._done(head)
         if self.promoted:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # A draft of the fork: this checks the declaration and the files of the state.
-        self._recovery.genesis(self.request.beginning)
-        place = (
-            ReplayProgress.at(self.request.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
-        )
+        self._recovery.genesis(self.beginning)
+        place = ReplayProgress.at(self.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
         recorded = remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
@@ -168,7 +179,7 @@ class Backfill:
         """
         found = self.outlook()
         if not found.exists:
-            self._recovery.fork(self.request.beginning, self.fork)
+            self._recovery.fork(self.beginning, self.fork)
         return replace(found, exists=True)
 
     def trigger(self) -> CheckpointPlan | Checkpoint | None:
@@ -219,7 +230,7 @@ class Backfill:
             return None
         newest = done[-1]
         recorded = self.coordinator.checkpoint(newest.plan.replays[-1])
-        return Pair(recorded=recorded, repeated=newest, ancestor=self.request.beginning.checkpoint.id)
+        return Pair(recorded=recorded, repeated=newest, ancestor=self.beginning.checkpoint.id)
 
     def promote(self, catch_up: Callable[[], object]) -> Promoted | Superseded:
         """Catches up with the live timeline and makes the fork live: one step, fenced by the slot of the closing.
@@ -255,7 +266,7 @@ class Backfill:
     def _unsent(self) -> dict[str, tuple[Checkpoint, ...]]:
         """Checkpoints after the beginning whose rows wait in outboxes, per sink."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
-        kept = {c.id for c in timelines.ancestry(self.request.beginning.checkpoint)}
+        kept = {c.id for c in timelines.ancestry(self.beginning.checkpoint)}
         for due in undelivered(self.coordinator):
             if due.checkpoint.id not in kept:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
@@ -267,22 +278,18 @@ class Backfill:
             origin=r.origin,
             max_records=r.max_records,
             replay_to=self._target(),
-            allow_non_restored_state=r.beginning.allow_non_restored_state,
+            allow_non_restored_state=r.begins.allow_non_restored_state,
         )
 
     def _target(self) -> int:
-        return (
-            _live_id(self.coordinator, self.request.beginning.checkpoint)
-            if self.request.to is None
-            else self.request.to
-        )
+        return _live_id(self.coordinator, self.beginning.checkpoint) if self.request.to is None else self.request.to
 
     def _head(self) -> Head | None:
         """The head of the fork; None where it was not begun."""
         genesis = self.coordinator.objects.slot(self.fork, 1)
         if genesis is None:
             return None
-        if not isinstance(genesis, Genesis) or genesis.parent != self.request.beginning.checkpoint.id:
+        if not isinstance(genesis, Genesis) or genesis.parent != self.beginning.checkpoint.id:
             raise self._other("it began at another checkpoint")
         head = self.coordinator.head(self.fork)
         if isinstance(head.entry, Closing) and not head.entry.successor:

@@ -35,21 +35,21 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """The request to erase a key.
+    """An erasure as the command line or a program requests it.
 
     Attributes:
         uid: uid of the operator.
-        key: values of its key columns.
-        texts: the same values as they were typed.
-        forever: block future records of the key, too.
+        key: values of its key columns, as text.
+        forever: block future records of the key, too; otherwise, records that are read later count.
         owner: the requester.
+        now: delete old files at once, instead of with the next sweep.
     """
 
     uid: str
-    key: tuple[object, ...]
-    texts: tuple[str, ...]
+    key: tuple[str, ...]
     forever: bool = False
     owner: str = ""
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,7 @@ class Eraser:
         files: files of the tables.
         logs: logs of the tables.
         request: the request.
+        key: the request's key, typed as the operator's key columns.
     """
 
     coordinator: CheckpointCoordinator
@@ -87,13 +88,13 @@ class Eraser:
     files: KeyFiles
     logs: TableFiles
     request: ErasureRequest
+    key: tuple[object, ...]
 
     @property
     def searcher(self) -> Searcher:
         """Searches for the key."""
-        wanted = self.request
         return Searcher(
-            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=wanted.uid, key=wanted.key
+            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=self.request.uid, key=self.key
         )
 
     def erase(self) -> Erased:
@@ -150,7 +151,7 @@ class Eraser:
             record = ErasureRecord(
                 number=number,
                 uids=tuple(sorted(found.uids)),
-                key=wanted.texts,
+                key=wanted.key,
                 ends=found.ends,
                 reached=reached,
                 forever=wanted.forever,
@@ -279,7 +280,7 @@ def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:
 
 
 def _is_same(record: ErasureRecord, wanted: ErasureRequest, uids: frozenset[str]) -> bool:
-    return record.key == wanted.texts and record.forever >= wanted.forever and set(record.uids) <= uids
+    return record.key == wanted.key and record.forever >= wanted.forever and set(record.uids) <= uids
 
 
 def _added(before: Erased, now: Erased, record: ErasureRecord) -> Erased:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by their annotations; every object of the store uses it.
+"""Frozen dataclasses to JSON and back, by their annotations: every object of the store, and the answers of Tidemark.
 
 Supported are str, int, float, bool, None, enums, nested dataclasses, `X | None`, `tuple[X, ...]`, `Mapping[str, X]` and
 `Mapping[TopicPartition, X]`; `OperatorSchema` and `FieldType` have their own form. Unknown and missing keys are damage,
@@ -54,6 +54,20 @@ def from_json(cls: type[T], body: Any, where: str) -> T:
         ) from error
     assert isinstance(made, cls)  # noqa: S101  (for the type checker; _read made it)
     return made
+
+
+def body_of(answer: object) -> Any:
+    """Returns an answer, or a list of answers, as JSON values; fields keep their order.
+
+    A field whose name would be a keyword of Python ends in an underscore, which the body leaves out.
+    """
+    if is_dataclass(answer) and not isinstance(answer, type):
+        return {f.name.removesuffix("_"): body_of(getattr(answer, f.name)) for f in fields(answer)}
+    if isinstance(answer, Mapping):
+        return {name: body_of(value) for name, value in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [body_of(value) for value in answer]
+    return answer
 
 
 @cache

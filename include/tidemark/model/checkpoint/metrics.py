@@ -7,7 +7,6 @@ again, and a restart does not reset counts, as it does in Flink. A gauge has Fli
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidemark.model.checkpoint.checkpoint_facts import Punctuality
 from tidemark.model.checkpoint.manifest import Checkpoint
 
 NONE = -1
@@ -34,6 +33,43 @@ class CheckpointCounts:
     def total(self) -> int:
         """The sum of all three."""
         return self.completed + self.failed + self.in_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Punctuality:
+    """The state of a pipeline against its deadline.
+
+    Attributes:
+        now_ms: the current time, in milliseconds since the epoch.
+        since_ms: start of the deadline: when the newest checkpoint of the live timeline was sealed, or when a restore
+            began that timeline, or before the first checkpoint, when that was planned; None = never.
+        deadline_ms: the longest time without a completed checkpoint; None = no limit.
+        stopped: whether a person stopped the pipeline; then nothing is due.
+    """
+
+    now_ms: int
+    since_ms: int | None
+    deadline_ms: int | None
+    stopped: bool
+
+    @property
+    def age_ms(self) -> int | None:
+        """Time since then; never negative, even if clocks differ."""
+        return None if self.since_ms is None else max(0, self.now_ms - self.since_ms)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a checkpoint is overdue."""
+        if self.stopped or self.deadline_ms is None or self.age_ms is None:
+            return False
+        return self.age_ms > self.deadline_ms
+
+    @property
+    def late_since_ms(self) -> int | None:
+        """When the checkpoint became late: the same for every caller, so it identifies an alert."""
+        if not self.is_late or self.since_ms is None or self.deadline_ms is None:
+            return None
+        return self.since_ms + self.deadline_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

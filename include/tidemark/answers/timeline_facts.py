@@ -1,0 +1,251 @@
+"""Timelines, savepoints, and what restores, forks, promotes, backfills and stops report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tidemark.answers.checkpoint_facts import LossFacts, OffsetSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineFacts:
+    """A timeline: its fate, the checkpoint that it began at, and its newest checkpoint."""
+
+    timeline: str
+    fate: str
+    is_live: bool
+    parent: str | None
+    began_at: str | None
+    why: str | None
+    savepoint: str | None
+    began: str | None
+    checkpoints: int
+    newest: str | None
+    successor: str | None
+    left_behind: Mapping[str, int]
+    renamed: Mapping[str, str]
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedCheckpoint:
+    """A savepoint in the tree of timelines, and the id of the checkpoint that it pins."""
+
+    name: str
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineNode(TimelineFacts):
+    """A timeline in the tree, with the savepoints that pin its checkpoints."""
+
+    savepoints: Sequence[PinnedCheckpoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointFacts:
+    """A savepoint; times are ISO 8601 in UTC.
+
+    `logical_time` and `full_bytes` are null if the manifest of the pinned checkpoint cannot be read.
+    """
+
+    name: str
+    pipeline: str
+    checkpoint: str
+    timeline: str
+    logical_time: str | None
+    full_bytes: int | None
+    owner: str
+    note: str
+    created_at: str
+    expires_at: str | None
+    expired: bool
+    drained: bool
+    revision: int
+    changed_at: str
+    disposed: bool
+    claimed_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisposalPreview:
+    """A disposal: the other savepoints that pin the checkpoint, and the reasons that forbid it."""
+
+    name: str
+    checkpoint: str
+    also_pinned_by: Sequence[str]
+    needed_by: Sequence[str]
+    disposed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePreview:
+    """A restore as manifests alone describe it: the checkpoints that it leaves behind, and the offsets read again."""
+
+    checkpoint: str
+    savepoint: str | None
+    drained: bool
+    closes: str
+    left: Sequence[str]
+    read_again: Mapping[str, OffsetSpan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreFacts:
+    """A restore, checked against the declaration and Kafka: `lost` are offsets that Kafka has no more.
+
+    `sinks` says per sink what happens to its rows, `left_behind` counts the rows of operators that are gone.
+    """
+
+    checkpoint: str
+    savepoint: str | None
+    closes: str
+    left: Sequence[str]
+    read_again: Mapping[str, OffsetSpan]
+    lost: Sequence[LossFacts]
+    sinks: Mapping[str, str]
+    left_behind: Mapping[str, int]
+    renamed: Mapping[str, str]
+    claim: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkFacts:
+    """A fork: the checkpoint that it begins at, and the rows of operators that are gone."""
+
+    timeline: str
+    checkpoint: str
+    savepoint: str | None
+    note: str | None
+    left_behind: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoteFacts:
+    """A promote: the timeline that it closes, and the checkpoints of that timeline, replaced or left behind."""
+
+    timeline: str
+    closes: str
+    replaced: Sequence[str]
+    left: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFacts:
+    """The end of a timeline: the savepoints that pin its checkpoints, the forks that begin at them.
+
+    `gives_back` names a savepoint that the timeline had claimed, and that is free again.
+    """
+
+    timeline: str
+    checkpoints: Sequence[str]
+    pinned_by_savepoints: Sequence[str]
+    begun_there: Sequence[str]
+    gives_back: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillPreview:
+    """A backfill as manifests alone describe it: repeated checkpoints, oldest first, their records and work (ms)."""
+
+    checkpoint: str
+    savepoint: str | None
+    repeats: Sequence[str]
+    to: str
+    records: int
+    work_duration: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillStep:
+    """A completed step of a backfill, and the checkpoints that it repeats."""
+
+    checkpoint: str
+    repeats: Sequence[str]
+    records: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillFacts:
+    """A backfill: steps done and left; `unsent` lists per sink the checkpoints whose records were not delivered."""
+
+    fork: str
+    from_: str
+    to: str
+    begun: bool
+    done: Sequence[BackfillStep]
+    left: Sequence[Sequence[str]]
+    promoted: bool
+    unsent: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """In how many keys a field differs."""
+
+    keys: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberDifference(FieldDifference):
+    """As `FieldDifference`, of a field that is a number: the sum of all differences, and the largest one."""
+
+    sum: int | float | Decimal
+    largest: int | float | Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorDifference:
+    """How the state of an operator differs between a live checkpoint and the one that repeats it on a fork."""
+
+    uid: str
+    live: str
+    fork: str
+    inserted: int
+    deleted: int
+    changed: int
+    equal: int
+    fields: Mapping[str, FieldDifference]
+    added: Sequence[str]
+    removed: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFacts:
+    """A stop: the savepoint and its checkpoint, and checkpoints that were in progress or completed meanwhile."""
+
+    pipeline: str
+    stopped: bool
+    why: str
+    savepoint: str | None
+    checkpoint: str | None
+    drained: bool
+    in_progress: str | None
+    followed_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineFacts:
+    """Whether a pipeline is late; `age` and `deadline` repeat the milliseconds in words."""
+
+    pipeline: str
+    late: bool
+    stopped: bool
+    newest: str | None
+    failures_in_row: int
+    age_ms: int | None
+    deadline_ms: int | None
+    late_since_ms: int | None
+    age: str | None
+    deadline: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProducts:
+    """The checkpoints, timelines and savepoints of one pipeline that a DAG run created."""
+
+    pipeline: str
+    checkpoints: Sequence[int]
+    timelines: Sequence[str]
+    savepoints: Sequence[str]
