@@ -29,6 +29,7 @@ from tidemark.model.checkpoint.messages import Message, commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.ports import PlanRequest
+from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.sink import Services
 from tidemark.testing.twin.memory import MemoryCompute
 
@@ -246,7 +247,7 @@ class Walk:
 
     def _deliver(self, due: Undelivered, broker: Broker, *, dies: bool = False) -> None:
         plan, name = due.checkpoint.plan, due.table.name
-        sink = due.table.sink
+        sink = stored_sink(due.table)
         assert sink is not None
 
         def took(topic: str, message: Message) -> None:

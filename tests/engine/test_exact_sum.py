@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from pyspark.sql import Column, SparkSession
 
-from tidemark.portable_sql.dialects import SPARK
+from tidemark.model.portable_sql.dialects import SPARK
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 EDGES = [0, 1, -1, 2**32, -(2**32), 2**32 - 1, 2**62, -(2**62), 2**63 - 1, -(2**63)]

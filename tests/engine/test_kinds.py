@@ -15,8 +15,8 @@ from tests.unit.model.kinds.test_registry import FOLDS, cases_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import partials
 from tidemark.model.kinds.base.sql import spark as in_backticks
+from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import run_columns
-from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.resolve import resolving_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.fold import Decoded

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
 from tidemark.model.kinds.base.sql import spark as in_backticks
-from tidemark.portable_sql.custom_aggregate import partial_sql
-from tidemark.portable_sql.expressions import typed
-from tidemark.portable_sql.syntax import NotPortable, parsed
+from tidemark.model.portable_sql.custom_aggregate import partial_sql
+from tidemark.model.portable_sql.expressions import typed
+from tidemark.model.portable_sql.syntax import NotPortable, parsed
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 TEXTS = 150 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

@@ -12,8 +12,8 @@ from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
 from tidemark import read_state
 from tidemark.context import open_context
 from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.operations import queries, reads
-from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
 from tidemark.sql.resolve import filled, stored_texts

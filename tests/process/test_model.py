@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.process.model import TTL, Model, Rules
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark.model.portable_sql.dialects import DUCKDB_MACROS
 from tidemark.model.schema.operator_schema import run_columns
-from tidemark.portable_sql.dialects import DUCKDB_MACROS
 from tidemark.sql.resolve import compacted_sql, resolving_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, CRASH, replay

@@ -23,6 +23,7 @@ from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.operations.replay import Rehearsal
 from tidemark.operations.sinks import sink_of
 from tidemark.ports import PlanRequest
+from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.sink import Services
 from tidemark.testing import BARRIER, CRASH, replay
 from tidemark.testing.twin.memory import (
@@ -130,7 +131,7 @@ def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
     assert later.arrived() == []
     (due,) = undelivered(later.coordinator)
     rows = sorted(later.tables.rows(due.table.handle), key=lambda r: (r["_offset"], r["_n"]))
-    plan, sink = due.checkpoint.plan, due.table.sink
+    plan, sink = due.checkpoint.plan, stored_sink(due.table)
     assert sink is not None
     sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=later.sender))
     assert later.sender.arrived["out"] == at_once.sender.arrived["out"]

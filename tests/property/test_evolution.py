@@ -21,7 +21,7 @@ from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.portable_sql.dialects import DUCKDB
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.ports import PlanRequest
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.resolve import mapped_sql, resolving_sql, table_columns

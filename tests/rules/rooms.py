@@ -9,14 +9,15 @@ STANDS_ON: dict[str, str] = {
     "errors": "redaction",
     # Values: the standard library and nothing else.
     "model.core": "errors",
-    "portable_sql": "model.core",
-    "model.schema": "portable_sql",
+    "model.portable_sql": "model.core",
+    "model.schema": "model.portable_sql",
     "sql": "model.schema",
     "model.checkpoint": "model.schema",
     "model.state": "model.checkpoint sql",
     "model.retention": "model.checkpoint",
     "formats": "model.checkpoint",
-    "declare": "formats",
+    "sinks": "model.checkpoint",
+    "declare": "formats sinks",
     # What Tidemark reports: to pages and REST, on the command line, in asset events.
     "answers": "model.retention",
     "ports": "declare model.retention",
@@ -57,9 +58,9 @@ STANDS_ON: dict[str, str] = {
 }
 """Every room, and the rooms right below it. A new folder or module of `tidemark` gets a line."""
 
-ONE_ROOM = {"state": "declare", "model.kinds": "model.schema", "sinks": "model.checkpoint"}
+ONE_ROOM = {"state": "declare", "model.kinds": "model.schema"}
 """What belongs to a room elsewhere. `state` is where authors look for it. A field of a schema asks its kind, and a kind
-reads the schema's fields; likewise a stored table asks its sink, and a sink reads the table's options."""
+reads the schema's fields."""
 DIVIDED = ("coordinator", "model", "testing")
 """Packages whose folders are rooms."""
 

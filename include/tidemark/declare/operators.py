@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
@@ -14,7 +15,6 @@ from tidemark.model.core.types import KEY_KINDS, FieldType, record_type
 from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.state import Keyed
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import Input

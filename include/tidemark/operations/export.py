@@ -134,7 +134,7 @@ def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
 
 
 def _queries(context: Context, found: Checkpoint, uid: str) -> Mapping[str, str]:
-    from tidemark.portable_sql.dialects import DUCKDB, SPARK
+    from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 
     return {dialect.name: reads.get_query(context, found, uid, dialect) for dialect in (DUCKDB, SPARK)}
 

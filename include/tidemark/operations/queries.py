@@ -135,7 +135,7 @@ def describe_query(
         UsageError: only Spark can read the state.
         StoreError: a version or a file of the handle is gone, or the stored text.
     """
-    from tidemark.portable_sql.dialects import DUCKDB, SPARK
+    from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
     from tidemark.readers.portable_query import duckdb_query, spark_query
 
     found = reads.get_checkpoint(context, name, checkpoint)

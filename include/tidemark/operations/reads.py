@@ -22,7 +22,7 @@ from tidemark.operations import savepoints
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidemark.portable_sql.dialects import Dialect
+    from tidemark.model.portable_sql.dialects import Dialect
 
 _YES = {"true": True, "false": False}
 
@@ -115,7 +115,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
     """The whole manifest, with the resolving SQL of every operator."""
-    from tidemark.portable_sql.dialects import SPARK
+    from tidemark.model.portable_sql.dialects import SPARK
 
     body: dict[str, Any] = to_json(checkpoint)
     body["resolving_sql"] = {uid: get_query(context, checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}

@@ -25,9 +25,9 @@ from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
-from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.checkpoint.sinks import SinkTable, traits_of
 from tidemark.operations import reads
-from tidemark.sinks.known_sinks import traits_of
+from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.outbox import Outbox
 from tidemark.sinks.sink import Services
 
@@ -208,7 +208,7 @@ def _outbox(context: Context, due: Undelivered) -> Outbox:
     """The rows of a checkpoint that are due to its sink."""
     from tidemark.readers.sink_reader import outbox_rows
 
-    plan, table, sink = due.checkpoint.plan, due.table, due.table.sink
+    plan, table, sink = due.checkpoint.plan, due.table, stored_sink(due.table)
     assert sink is not None  # noqa: S101  (every table that keeps rows has a sink)
 
     def rows() -> Iterator[EmittedRow]:

@@ -3,8 +3,8 @@
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.portable_sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.readers.duckdb_session import literal
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import empty_columns, mapped_sql, stored_columns

@@ -15,9 +15,9 @@ import pyarrow as pa
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
-from tidemark.portable_sql.dialects import DUCKDB
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
 from tidemark.sql.resolve import empty_columns, mapped_sql, resolving_sql, single_sql

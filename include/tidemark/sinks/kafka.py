@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.model.checkpoint.messages import Message
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.json_text import json_record, key_bytes
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
 from tidemark.sinks.sink import AHEAD, OUTBOX, EmittedRow, Services, Sink
-
-if TYPE_CHECKING:
-    from tidemark.model.checkpoint.sinks import SinkTable
 
 _KINDS = {"exactly_once_by_id": "kafka", "at_least_once": "topic"}
 
@@ -37,7 +35,7 @@ class KafkaSink(Sink):
             another id.
     """
 
-    kinds = {"kafka": OUTBOX, "topic": AHEAD}
+    kinds = {"kafka": OUTBOX, "topic": replace(AHEAD, needs_topic=True)}
 
     topic: str
     key_by: str | None = None
@@ -75,12 +73,12 @@ class KafkaSink(Sink):
                 next=f"name one of {', '.join(names)}.",
             )
 
-    def stored(self, table: "SinkTable") -> "SinkTable":
+    def stored(self, table: SinkTable) -> SinkTable:
         """See `Sink`; the fields are those of release 0.1."""
         return replace(table, topic=self.topic, key_by=self.key_by)
 
     @classmethod
-    def thaw(cls, table: "SinkTable") -> "KafkaSink | None":
+    def thaw(cls, table: SinkTable) -> "KafkaSink | None":
         """See `Sink`; release 0.1 planned sinks without a topic on forks."""
         if table.topic is None:
             return None

@@ -1,35 +1,33 @@
-"""The registry of sinks, one line each."""
+"""All sinks, one line each."""
 
 from collections.abc import Mapping
 
-from tidemark.errors import UsageError
+from tidemark.model.checkpoint.sinks import SINK_KINDS, SinkTable, traits_of
 from tidemark.sinks.console import ConsoleSink
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.sink import Sink, SinkTraits
+from tidemark.sinks.sink import Sink
 
 SINKS: Mapping[str, type[Sink]] = {kind: cls for cls in (DeltaSink, KafkaSink, ConsoleSink) for kind in cls.kinds}
-"""Sinks by the kind stored in manifests."""
+"""Sink classes by the kind that manifests store."""
+SINK_KINDS.update({kind: cls.kinds[kind] for kind, cls in SINKS.items()})
 
 
-def sink_class(kind: str) -> type[Sink]:
-    """Returns the class for a kind.
+def stored_sink(table: SinkTable) -> Sink | None:
+    """Returns the sink that rows of a table are written to; None for one of 0.1 that nothing is written to.
 
     Raises:
         UsageError: this release has no such sink.
     """
-    if kind not in SINKS:
-        raise UsageError(
-            f"this release has no sink of kind {kind!r}; there are {', '.join(sorted(SINKS))}",
-            next="use the release of Tidemark that wrote this checkpoint.",
-        )
-    return SINKS[kind]
+    traits_of(table.kind)
+    return SINKS[table.kind].thaw(table)
 
 
-def traits_of(kind: str) -> SinkTraits:
-    """Returns how rows reach a sink of a kind.
+def destination_of(table: SinkTable) -> str:
+    """Returns where rows end up that leave the warehouse, for messages to people.
 
     Raises:
-        UsageError: see `sink_class`.
+        UsageError: this release has no such sink.
     """
-    return sink_class(kind).kinds[kind]
+    sink = stored_sink(table)
+    return f"sink {table.name}" if sink is None else sink.destination

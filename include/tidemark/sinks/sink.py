@@ -3,14 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from tidemark.model.checkpoint.messages import EmittedRow, Message
+from tidemark.model.checkpoint.sinks import AHEAD, COMMITTED, OUTBOX, SinkTable, SinkTraits
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
-
-if TYPE_CHECKING:
-    from tidemark.model.checkpoint.sinks import SinkTable
 
 __all__ = ["AHEAD", "COMMITTED", "OUTBOX", "EmittedRow", "Services", "Sink", "SinkTraits", "Transport"]
 
@@ -31,48 +29,6 @@ class Services:
     """
 
     kafka: Transport | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTraits:
-    """How rows reach a sink.
-
-    Attributes:
-        keeps_rows: attempts write emitted rows to a table of the sink in the warehouse.
-        is_transactional: readers read the rows from that table, from the manifest on; they are not sent anywhere else.
-        needs_delivery: `Sink.write` gets the rows of completed checkpoints from that table, after the manifest. A sink
-            that neither needs delivery nor keeps rows gets them from the attempt, before its seal.
-        goes_back_on_restore: a restore may remove rows, because manifests name them.
-        guarantee: shown by `tidemark sink list`; None for a table that is committed with the checkpoint.
-    """
-
-    keeps_rows: bool
-    is_transactional: bool
-    needs_delivery: bool
-    goes_back_on_restore: bool
-    guarantee: str | None
-
-
-COMMITTED = SinkTraits(
-    keeps_rows=True, is_transactional=True, needs_delivery=False, goes_back_on_restore=True, guarantee=None
-)
-"""Rows go to a table that is committed with the checkpoint: exactly once."""
-OUTBOX = SinkTraits(
-    keeps_rows=True,
-    is_transactional=False,
-    needs_delivery=True,
-    goes_back_on_restore=False,
-    guarantee="exactly_once_by_id",
-)
-"""Rows of completed checkpoints are written from an outbox table; see `sinks.outbox`."""
-AHEAD = SinkTraits(
-    keeps_rows=False,
-    is_transactional=False,
-    needs_delivery=False,
-    goes_back_on_restore=False,
-    guarantee="at_least_once",
-)
-"""The attempt writes the rows before its seal; nothing is stored, and nothing can be taken back."""
 
 
 @dataclass(frozen=True)
@@ -135,14 +91,14 @@ class Sink(ABC):
         """
         return
 
-    def stored(self, table: "SinkTable") -> "SinkTable":
+    def stored(self, table: SinkTable) -> SinkTable:
         """Returns the table with the options that manifests store of the sink; `thaw` reads them."""
         options = asdict(self)
         del options["name"]
         return replace(table, options=options)
 
     @classmethod
-    def thaw(cls, table: "SinkTable") -> "Sink | None":
+    def thaw(cls, table: SinkTable) -> "Sink | None":
         """Restores the sink from a manifest; returns None for a stored sink that nothing is written to."""
         return cls(table.name, **table.options)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
-from tidemark.portable_sql.dialects import DUCKDB
 
 
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:

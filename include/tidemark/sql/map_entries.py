@@ -5,8 +5,8 @@ values and entries; entries written by the same checkpoint are above it.
 """
 
 from tidemark.model.kinds.base.sql import expired, key_columns, quoted
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 _IS_VALUE = "\"_kind\" <> 'tombstone'"
 

@@ -14,6 +14,7 @@ from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import expired, finish, key_columns, merges, now_of, quoted
+from tidemark.model.portable_sql.dialects import DUCKDB, SPARK, Dialect
 from tidemark.model.schema.operator_schema import (
     ACCESS_COLUMNS,
     RUN_COLUMNS,
@@ -22,7 +23,6 @@ from tidemark.model.schema.operator_schema import (
     StoredField,
     run_columns,
 )
-from tidemark.portable_sql.dialects import DUCKDB, SPARK, Dialect
 from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
 
 _LONG_AGO = -(2**62)

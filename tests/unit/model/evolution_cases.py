@@ -7,9 +7,9 @@ from typing import TypedDict, Unpack
 
 from tidemark.model.core.ttl import Clock, Ttl, Visibility
 from tidemark.model.core.types import FieldType
+from tidemark.model.portable_sql.custom_aggregate import Aggregate
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorKind, OperatorSchema, StoredField
-from tidemark.portable_sql.custom_aggregate import Aggregate
 
 INT, TEXT = FieldType("int"), FieldType("str")
 FOLD_KINDS = (

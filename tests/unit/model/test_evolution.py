@@ -17,9 +17,9 @@ from tests.unit.model.evolution_cases import (
     fold,
     process,
 )
+from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema, run_columns
 from tidemark.model.state.evolution import compared, evolved, shares_tables
-from tidemark.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.sql.resolve import columns, counts, mapped_sql, table_columns
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/evolve-state.md"

@@ -13,11 +13,11 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError, StateOverflowError, UsageError
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, record_type
+from tidemark.model.portable_sql.custom_aggregate import MERGES
+from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
+from tidemark.model.portable_sql.expressions import typed
+from tidemark.model.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.portable_sql.custom_aggregate import MERGES
-from tidemark.portable_sql.dialects import DUCKDB, SPARK
-from tidemark.portable_sql.expressions import typed
-from tidemark.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
 from tidemark.readers.state_reader import resolve
 from tidemark.sql.resolve import resolving_sql
 from tidemark.state import Precision

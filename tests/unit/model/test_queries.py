@@ -7,8 +7,8 @@ import duckdb
 
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
+from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.sql.resolve import filled, names_of, stored_texts
 
 NOW = Now(event_time_ms=5_000, logical_time_ms=7_000)

@@ -18,7 +18,7 @@ from tidemark.model.checkpoint.messages import EmittedRow, commit_id, emitted_ro
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.kinds.base.python import Row
 from tidemark.sinks import Outbox, Sink
-from tidemark.sinks.known_sinks import SINKS
+from tidemark.sinks.known_sinks import SINKS, stored_sink
 from tidemark.sinks.sink import Services
 
 Arrived = list[tuple[str, dict[str, Any]]]
@@ -69,7 +69,7 @@ class SinkLine(World):
         """Writes what waits, as the product does; dies before row `dies_at`, or before the delivery is recorded."""
         with redirect_stderr(self.screen):
             for due in undelivered(self.coordinator):
-                sink = due.table.sink
+                sink = stored_sink(due.table)
                 assert sink is not None
                 outbox = Outbox(sink=sink, rows=self._rows(due, dies_at), commit_id=commit_id(due.checkpoint.plan))
                 records = outbox.deliver(Services(kafka=self.sender))

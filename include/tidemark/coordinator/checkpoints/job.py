@@ -31,6 +31,7 @@ from tidemark.ports import (
     WriteIds,
     WrittenRun,
 )
+from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.sink import Services
 
 T = TypeVar("T")
@@ -252,7 +253,7 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
     plan, services = steps.attempt.plan, Services(kafka=sender)
     for uid in batch.uids:
         table = plan.sinks.get(uid)
-        sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else table.sink
+        sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else stored_sink(table)
         if table is None or sink is None:
             continue
         lacks = partial(table.lacks, topic_ids=plan.topic_ids)

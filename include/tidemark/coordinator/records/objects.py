@@ -34,6 +34,7 @@ from tidemark.model.retention.promotion_claims import FateRecord
 from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+from tidemark.sinks import known_sinks as known_sinks  # manifests ask for the traits that it registers
 
 T = TypeVar("T")
 

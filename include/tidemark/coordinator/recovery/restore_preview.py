@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 from tidemark.ports import PlanRequest
+from tidemark.sinks.known_sinks import destination_of
 
 _ANYTHING = PlanRequest(origin="dry run", accept_loss=True)
 
@@ -93,11 +94,11 @@ class RestorePlan:
 
     def _describe_topic(self, table: SinkTable) -> str:
         if table.name in self.resent:
-            sent = f"records sent to {table.destination} stay"
+            sent = f"records sent to {destination_of(table)} stay"
             return f"{sent}; records that are read again are sent again, under other ids"
         if not self.read_again:
-            return f"continues: nothing is sent to {table.destination} again"
-        return f"records sent to {table.destination} stay, and are not sent again"
+            return f"continues: nothing is sent to {destination_of(table)} again"
+        return f"records sent to {destination_of(table)} stay, and are not sent again"
 
     def _describe_due(self, table: SinkTable) -> str:
         due, gone = _names(self.due.get(table.name, ())), _names(self.gone.get(table.name, ()))

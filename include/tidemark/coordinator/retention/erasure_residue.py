@@ -7,6 +7,7 @@ from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.sinks.known_sinks import destination_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,9 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
         if table.keeps_rows and set(columns) <= {name for name, _ in table.columns}:
             told.append(table.handle)
         else:
-            untold.add(table.path if table.keeps_rows else table.destination)
+            untold.add(table.path if table.keeps_rows else destination_of(table))
         if table.needs_delivery:
-            untold.add(table.destination)
+            untold.add(destination_of(table))
     return told, untold
 
 

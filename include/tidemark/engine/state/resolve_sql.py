@@ -11,10 +11,10 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, is_top_light
 from tidemark.model.state.sink_evolution import sources_of
-from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from tidemark.engine.write.parquet_writer import ArrowSystem, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
-from tidemark.portable_sql.dialects import SPARK
 from tidemark.sql.resolve import mapped_sql, stored_columns, table_columns
 
 _SMALL = 500_000

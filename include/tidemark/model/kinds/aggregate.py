@@ -7,7 +7,7 @@ from tidemark.model.core.ttl import as_ttl
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import Kept
 from tidemark.model.kinds.base.kind import StateDescriptor
-from tidemark.portable_sql.custom_aggregate import declared_aggregate
+from tidemark.model.portable_sql.custom_aggregate import declared_aggregate
 
 
 class AuthoredAggregate(Authored):

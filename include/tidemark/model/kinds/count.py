@@ -10,8 +10,8 @@ from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, summed
 from tidemark.model.kinds.base.sql import filtered, merged_count, quoted
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 _INT = FieldType("int", nullable=True)
 

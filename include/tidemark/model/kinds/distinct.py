@@ -9,8 +9,8 @@ from tidemark.model.kinds.base.extremes import checked_scalar
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, known
 from tidemark.model.kinds.base.sql import bounded, bounded_in_run, expired, filtered, quoted, record_path
+from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 
 class Distinct(FoldKind):

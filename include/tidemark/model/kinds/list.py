@@ -21,8 +21,8 @@ from tidemark.model.kinds.base.sql import (
     record_path,
 )
 from tidemark.model.kinds.list_of_values import ProcessList
+from tidemark.model.portable_sql.dialects import SPARK, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import SPARK, Dialect
 
 _NUMBER = ", 'n', \"_n\""
 

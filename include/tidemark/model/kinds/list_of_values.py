@@ -9,8 +9,8 @@ from tidemark.model.kinds.base.kind import Accumulators, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, live_values
 from tidemark.model.kinds.base.sql import is_filled, list_values, live_elements
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 
 class ProcessList(ProcessKind):

@@ -10,8 +10,8 @@ from tidemark.model.kinds.base.kind import Accumulators, StateDescriptor, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 
 class Map(ProcessKind):

@@ -16,8 +16,8 @@ from tidemark.model.kinds.base.sql import (
     record_path,
     summed_sql,
 )
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 
 class Mean(FoldKind):

@@ -8,7 +8,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import Authored
 from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.kinds.base.kind import StateDescriptor
-from tidemark.portable_sql.custom_aggregate import declared_reduce
+from tidemark.model.portable_sql.custom_aggregate import declared_reduce
 
 
 class Reduction(Authored):

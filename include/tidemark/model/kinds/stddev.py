@@ -9,8 +9,8 @@ from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, checked_number
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import as_double, filtered, quoted, record_path
+from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _MOMENTS = (("count", FieldType("int")), ("mean", FieldType("float")), ("m2", FieldType("float")))
 _POPULATION = (("of", "population"),)

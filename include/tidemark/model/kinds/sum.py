@@ -8,8 +8,8 @@ from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, checked_number, sum_type
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, summed
 from tidemark.model.kinds.base.sql import checked, filtered, merged_sum, quoted, record_path, summed_sql
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 
 class Sum(FoldKind):

@@ -17,9 +17,9 @@ from tidemark.errors import UsageError
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.ttl import Clock, Ttl
 from tidemark.model.core.types import FieldType, type_from_json, type_to_json
+from tidemark.model.portable_sql import custom_aggregate as aggregates
+from tidemark.model.portable_sql.custom_aggregate import Aggregate
 from tidemark.model.schema.lookup_joins import Join
-from tidemark.portable_sql import custom_aggregate as aggregates
-from tidemark.portable_sql.custom_aggregate import Aggregate
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import FoldKind, StateKind

@@ -17,9 +17,9 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
 from tidemark.model.kinds.base.python import OfKey, Overflow
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.custom_aggregate import partial_sql
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group
-from tidemark.portable_sql.custom_aggregate import partial_sql
-from tidemark.portable_sql.dialects import DUCKDB
 
 if TYPE_CHECKING:
     from tidemark.readers.duckdb_session import Ask

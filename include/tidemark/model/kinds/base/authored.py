@@ -8,8 +8,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
 from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
-from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.custom_aggregate import (
+from tidemark.model.portable_sql.custom_aggregate import (
     Aggregate,
     bound,
     call_of,
@@ -18,7 +17,8 @@ from tidemark.portable_sql.custom_aggregate import (
     partial_sql,
     substituted,
 )
-from tidemark.portable_sql.dialects import DUCKDB, Dialect
+from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
+from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _MERGED: dict[str, Callable[[Sequence[Any]], Any]] = {"bool_and": all, "bool_or": any, "min": min, "max": max}

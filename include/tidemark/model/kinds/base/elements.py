@@ -2,8 +2,8 @@
 
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.portable_sql.dialects import DUCKDB
 
 
 def timed(of: FieldType) -> FieldType:

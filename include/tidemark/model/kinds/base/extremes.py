@@ -9,8 +9,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 
 class Extreme(FoldKind):

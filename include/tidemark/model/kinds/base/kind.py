@@ -10,9 +10,9 @@ from tidemark.model.core.ttl import Ttl
 from tidemark.model.core.types import FieldType, holds_map
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
 from tidemark.model.kinds.base.sql import expired, quoted
+from tidemark.model.portable_sql.custom_aggregate import Aggregate
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KNOWN, KeyColumn, StoredField, state_kind
-from tidemark.portable_sql.custom_aggregate import Aggregate
-from tidemark.portable_sql.dialects import Dialect
 
 
 # One field of a state class as data, and the checks of its kind against its annotation.

@@ -12,8 +12,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind
 from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
 from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
-from tidemark.portable_sql.dialects import DUCKDB, Dialect
 
 _NUMBER = ", 'n', \"_n\""
 _PLACE = (

@@ -8,8 +8,8 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Input, StateDescriptor, StateKind, Time
 from tidemark.model.kinds.base.python import Row
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
-from tidemark.portable_sql.dialects import Dialect
 
 _PLAIN = (type(None), bool, int, float, str)
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
+from tidemark.model.portable_sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
+from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
-from tidemark.portable_sql.dialects import DUCKDB_MACROS as DUCKDB_MACROS
-from tidemark.portable_sql.dialects import Dialect
 
 OVERFLOW = "tidemark_state_overflow"
 """Marks an overflow in the message of a foreign error: `tidemark_state_overflow <field> of key (<key>) <why>`."""

@@ -1,14 +1,15 @@
 """The portable subset of SQL: expressions with the same meaning in Spark and DuckDB.
 
-A text is parsed (`portable_sql.syntax`), typed, and written again with every cast and every parenthesis. Constructs
-that the two engines treat differently are refused with an explanation (`docs/how-to/aggregates.md` has the table).
+A text is parsed (`model.portable_sql.syntax`), typed, and written again with every cast and every parenthesis.
+Constructs that the two engines treat differently are refused with an explanation (`docs/how-to/aggregates.md` has the
+table).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidemark.model.core.types import FieldType
-from tidemark.portable_sql.syntax import FUNCTIONS, Node, NotPortable
+from tidemark.model.portable_sql.syntax import FUNCTIONS, Node, NotPortable
 
 _BOOL, _INT, _FLOAT, _STR = (FieldType(kind, nullable=True) for kind in ("bool", "int", "float", "str"))
 

@@ -14,8 +14,8 @@ from typing import Any
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import FieldType, field_type
-from tidemark.portable_sql.expressions import Typed, typed
-from tidemark.portable_sql.syntax import NotPortable, names_in, parsed
+from tidemark.model.portable_sql.expressions import Typed, typed
+from tidemark.model.portable_sql.syntax import NotPortable, names_in, parsed
 
 MERGES = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
 """Aggregate functions of a partial, and the function that merges the results of each."""
