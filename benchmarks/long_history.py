@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.airflow.pipelines.trips import Bus, Trip
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskPipeline
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.coordinator.records.objects import encoded, key_of
 from tidemark.model.checkpoint import codec
@@ -46,10 +46,10 @@ class LongHistory:
     root: Path
     partitions: int = 4
     pipeline: Pipeline = TRIPS
-    line: DiskLine = field(init=False)
+    line: DiskPipeline = field(init=False)
 
     def __post_init__(self) -> None:
-        self.line = DiskLine(self.root, self.pipeline, "trips", partitions=self.partitions)
+        self.line = DiskPipeline(self.root, self.pipeline, "trips", partitions=self.partitions)
         self.send()
         self.first = self.newest = self.line.checkpoint()
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.facts import made_by
 from benchmarks.report import FOLDER
 from devstack import control
-from tests.engine.records import plan_of
-from tests.engine.warehouses import warehouse_of
+from tests.support.readings import plan_of
+from tests.support.spark_warehouse import warehouse_of
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process.process_operator import ProcessTask, processed
 from tidemark.engine.session.session import SparkSettings, open_session

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from benchmarks.needed import named
 from benchmarks.state_costs import JARS
 from tests.airflow.pipelines.trips import Bus, Trip
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskPipeline
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.context import Context, open_context
 from tidemark.coordinator.records import objects
@@ -52,7 +52,7 @@ def main() -> int:
         root = Path(folder, "warehouse")
         # VACUUM asks when a file was removed from the log: before now.
         yesterday = ManualClock(int((time.time() - 86_400) * 1000))
-        line = DiskLine(root, RIDES, "trips", partitions=4, clock=yesterday)
+        line = DiskPipeline(root, RIDES, "trips", partitions=4, clock=yesterday)
         for number in range(1, count + 1):
             checkpoint(line, number)
         os.environ["TIDEMARK_WAREHOUSE"] = str(root)
@@ -61,7 +61,7 @@ def main() -> int:
     return 0
 
 
-def checkpoint(line: DiskLine, number: int) -> None:
+def checkpoint(line: DiskPipeline, number: int) -> None:
     """One of a few records; every so often the state is compacted, whole."""
     rows = (json.dumps({"bus": f"b{n}", "miles": n, "ended_at": "2024-05-01T00:00:00Z"}) for n in range(40))
     line.send([(n % 4, value.encode(), n) for n, value in enumerate(rows)])
@@ -70,7 +70,7 @@ def checkpoint(line: DiskLine, number: int) -> None:
         line.compact("buses", full=True)
 
 
-def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
+def measured(line: DiskPipeline, root: Path, count: int) -> dict[str, Any]:
     """Plans, then sweeps; and what these should have freed."""
     plan, plans = planned(line, root, count)
     opened = context(root)
@@ -96,7 +96,7 @@ def measured(line: DiskLine, root: Path, count: int) -> dict[str, Any]:
     }
 
 
-def planned(line: DiskLine, root: Path, count: int) -> tuple[DeletionPlan, dict[str, float]]:
+def planned(line: DiskPipeline, root: Path, count: int) -> tuple[DeletionPlan, dict[str, float]]:
     """Plans of the same, and behind one more checkpoint; the best of some, because seconds are few."""
 
     def best(opened: Callable[[], Context]) -> tuple[DeletionPlan, float]:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.facts import made_by
 from benchmarks.synthetic import NOW, Synthetic
-from tests.engine.warehouses import warehouse_of
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_ranges import resolved_by_ranges

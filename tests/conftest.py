@@ -9,11 +9,12 @@ from uuid import uuid4
 
 import pytest
 
-from tests.prerequisites import check
+from tests.support.java_options import ONE_COMPILER
+from tests.support.prerequisites import check
 
 if TYPE_CHECKING:
-    from tests.kafka.topics import Sent, Topics
-    from tests.s3.server import Bucket, Server
+    from tests.support.kafka import Sent, Topics
+    from tests.support.s3 import Bucket, S3Server
     from tidemark.settings import Settings
     from tidemark.storage.s3_folder import S3Folder
 
@@ -42,7 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    from tests.kafka.broker import running_broker
+    from tests.support.kafka_broker import running_broker
 
     with running_broker(tmp_path_factory.mktemp("broker")) as process:
         yield process.address
@@ -51,7 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def topics(broker: str) -> "Topics":
     """Makes, fills, trims and deletes topics of the shared broker."""
-    from tests.kafka.topics import Topics
+    from tests.support.kafka import Topics
 
     return Topics(broker)
 
@@ -68,17 +69,11 @@ def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]"
     return topics.produce
 
 
-ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For a Spark that tests share: a third of its processor time went into the second compiler, and into what waited for
-it in slow code that counts. With one compiler alone the cache of code is small, and a sweeper is busy in it throughout.
-Everything else, the collector as well, is what users have."""
-
-
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
     """Settings of a stack with one warm Connect server, shared by the session."""
     from devstack import control
-    from tests.s3.server import CREDENTIALS
+    from tests.support.s3 import CREDENTIALS
     from tidemark.settings import load_settings
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
@@ -102,16 +97,16 @@ def spark_server(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> "Iterator[Server]":
+def s3_server() -> "Iterator[S3Server]":
     """A store that speaks S3, with a proxy for faults before it; shared by the session."""
-    from tests.s3.server import running_server
+    from tests.support.s3 import running_server
 
     with running_server() as server:
         yield server
 
 
 @pytest.fixture
-def bucket(s3_server: "Server") -> "Iterator[Bucket]":
+def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
     """A new bucket, reached without faults until a rule is set."""
     s3_server.proxy.reset()
     yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
@@ -119,7 +114,7 @@ def bucket(s3_server: "Server") -> "Iterator[Bucket]":
 
 
 @pytest.fixture(scope="session")
-def s3_folder(s3_server: "Server") -> "Iterator[S3Folder]":
+def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
     """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
     from tidemark.storage.s3_folder import opened
     from tidemark.storage.s3_location import S3Place

@@ -35,6 +35,7 @@ PACKAGE = _modules("include/tidemark")
 ENTRIES = _modules("include/devstack", "spark_jobs", "plugins")
 AUTHORS = _modules("include/pipelines", "dags")
 EVERYTHING = [*PACKAGE, *ENTRIES, *AUTHORS]
+TESTS = _modules("tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,22 @@ def test_file_names_have_one_meaning() -> None:
 
 def test_class_names_have_one_meaning() -> None:
     _only_gets_shorter(whole.repeated_classes(PACKAGE), 0, "give one of them the name of its noun.")
+
+
+def test_helpers_of_tests_have_one_vocabulary() -> None:
+    found = [*whole.repeated_helpers(TESTS), *whole.retired_classes(TESTS), *whole.support_that_leans_on_tests(TESTS)]
+    remedy = "move what folders share to tests/support; name a module and a class after what it is."
+    assert not found, "\n" + "\n".join(found) + f"\nDo: {remedy}"
+
+
+def test_the_vocabulary_of_tests_catches_a_planted_violation() -> None:
+    twice = [Module("tests.engine.oracle", ""), Module("tests.support.oracle", "")]
+    assert whole.repeated_helpers(twice) == ["oracle: tests.engine.oracle, tests.support.oracle"]
+    apart = ["tests.e2e.dags.trips", "tests.airflow.pipelines.trips", "tests.a.test_b", "tests.b.test_b", "tests.trips"]
+    assert whole.repeated_helpers([Module(name, "") for name in apart]) == []
+    assert whole.retired_classes([Module("tests.x", "def f():\n    class World: ...")]) == ["tests.x:2: World"]
+    leaning = Module("tests.support.x", "from tests.engine.y import z\nfrom tests.airflow.pipelines.trips import trips")
+    assert whole.support_that_leans_on_tests([leaning]) == ["tests.support.x:1: tests.engine.y.z"]
 
 
 LONG = "def f():\n" + "    x = 1\n" * 60

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.finds import violations
+from tests.support.bug_finds import violations
 
 ROOT = Path(__file__).parents[1]
 BY_HAND = {"tests/golden/write.py"}
@@ -16,7 +16,7 @@ BY_HAND = {"tests/golden/write.py"}
 SKIPS = re.compile(r"mark\.skip|pytest\.skip|importorskip|unittest\.skip")
 TESTS = """
 from tests.conftest import pytest_runtest_setup
-from tests.prerequisites import missing, needs
+from tests.support.prerequisites import missing, needs
 
 @needs(False, "no browser here")
 def test_marked(): ...
@@ -44,7 +44,7 @@ def test_what_is_missing_is_skipped_at_home_and_fails_in_ci(ci: str, ended: str,
 
 
 def test_every_skip_goes_through_prerequisites() -> None:
-    allowed = BY_HAND | {"tests/prerequisites.py", "tests/test_prerequisites.py", "tests/test_flink_rows.py"}
+    allowed = BY_HAND | {"tests/support/prerequisites.py", "tests/test_prerequisites.py", "tests/test_flink_rows.py"}
     files = {str(file.relative_to(ROOT)): file for file in (ROOT / "tests").rglob("*.py")}
     assert [name for name, file in files.items() if name not in allowed and SKIPS.search(file.read_text())] == []
 

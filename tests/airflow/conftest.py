@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from devstack.demo.flights_data import FlightRecord, read_flights
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, AirflowPipeline
+from tests.support.airflow_disk import AirflowDiskPipeline
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -53,13 +53,13 @@ def real_flights() -> list[FlightRecord]:
 
 
 @pytest.fixture
-def world(airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AirflowPipeline:
     """Twins of Kafka and Spark, and a warehouse of its own, behind the tasks' `open_context`."""
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(HERE / "pipelines"))
     monkeypatch.setenv("TIDEMARK_SPARK", "sc://nowhere:1")
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(HERE / "dags"))
-    made = World()
+    made = AirflowPipeline()
     monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     return made
 
@@ -88,9 +88,9 @@ def dag_run(trips: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+def disk(world: AirflowPipeline, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     """As `world`, with tables that can be read."""
-    made = DiskWorld()
+    made = AirflowDiskPipeline()
     monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     return made
 

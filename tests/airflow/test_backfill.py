@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.somebody import somebody
-from tests.airflow.world import DAY
+from tests.airflow.human_in_the_loop import human_answers
+from tests.support.airflow import DAY
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -24,9 +24,9 @@ _serial = count(1)
 
 
 @pytest.fixture
-def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     """Three checkpoints of a trip each, and a savepoint of the first one."""
-    made = DiskWorld()
+    made = AirflowDiskPipeline()
     monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(3):
         made.drive("a", day + 1, day=day)
@@ -58,12 +58,14 @@ def states(run: Any) -> dict[str, list[str]]:
     return found
 
 
-def repeats(disk: DiskWorld) -> list[tuple[int, ...]]:
+def repeats(disk: AirflowDiskPipeline) -> list[tuple[int, ...]]:
     """What the live line repeats, oldest first."""
     return [c.plan.replays for c in disk.checkpoints()]
 
 
-def test_it_repeats_step_by_step_compares_and_promotes(disk: DiskWorld, trigger: Any, caplog: Any, capfd: Any) -> None:
+def test_it_repeats_step_by_step_compares_and_promotes(
+    disk: AirflowDiskPipeline, trigger: Any, caplog: Any, capfd: Any
+) -> None:
     run = trigger(savepoint="sp", mode="promote")
     assert (str(run.state), states(run)) == (
         "success",
@@ -83,7 +85,7 @@ def test_it_repeats_step_by_step_compares_and_promotes(disk: DiskWorld, trigger:
     assert len(disk.checkpoints()) == 4
 
 
-def test_compare_only_leaves_the_live_timeline_alone(disk: DiskWorld, trigger: Any) -> None:
+def test_compare_only_leaves_the_live_timeline_alone(disk: AirflowDiskPipeline, trigger: Any) -> None:
     run = trigger(checkpoint="chk-1", to="chk-2", max_records=100, name="look")
     assert (str(run.state), states(run)) == (
         "success",
@@ -102,7 +104,7 @@ def test_compare_only_leaves_the_live_timeline_alone(disk: DiskWorld, trigger: A
 
 
 def test_fields_that_only_one_of_the_codes_has_are_told(
-    disk: DiskWorld, trigger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+    disk: AirflowDiskPipeline, trigger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
 ) -> None:
     text = (HERE / "pipelines" / "trips.py").read_text()
     assert text.count('miles: int = state.sum("miles")') == 1
@@ -116,7 +118,7 @@ def test_fields_that_only_one_of_the_codes_has_are_told(
 
 @pytest.mark.parametrize(("answer", "live"), [("Approve", [(), (2,), (3,), (4,)]), ("Reject", [(), (), (), ()])])
 def test_somebody_is_asked_while_live_checkpoints_go_on(
-    disk: DiskWorld, trigger: Any, answer: str, live: list[tuple[int, ...]]
+    disk: AirflowDiskPipeline, trigger: Any, answer: str, live: list[tuple[int, ...]]
 ) -> None:
     seen: list[str] = []
 
@@ -125,7 +127,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
         disk.drive("b", 9, day=5)
         checkpoints.run_once(disk.open_context(), "trips", ASK)
 
-    with somebody(answer, looks):
+    with human_answers(answer, looks):
         run = trigger(savepoint="sp", mode="approve")
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
@@ -149,7 +151,7 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     ],
 )
 def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
-    disk: DiskWorld, trigger: Any, conf: dict[str, Any], told: str, caplog: Any, capfd: Any
+    disk: AirflowDiskPipeline, trigger: Any, conf: dict[str, Any], told: str, caplog: Any, capfd: Any
 ) -> None:
     run = trigger(**conf)
     assert str(run.state) == "failed"
@@ -161,7 +163,7 @@ def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
 
 
 @pytest.fixture
-def refusing(disk: DiskWorld) -> Iterator[None]:
+def refusing(disk: AirflowDiskPipeline) -> Iterator[None]:
     """A gate that refuses everything."""
     failed = Expectation(frame="records", type="nothing_is_good", success=False, severity="critical", detail="bad")
     disk.verdict = Verdict(passed=False, expectations=(failed,))
@@ -170,7 +172,7 @@ def refusing(disk: DiskWorld) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("refusing")
-def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: DiskWorld, trigger: Any) -> None:
+def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: AirflowDiskPipeline, trigger: Any) -> None:
     run = trigger(savepoint="sp", mode="promote")
     assert str(run.state) == "failed"
     assert states(run)["repeat"] == ["failed", "failed"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.world import DAY, PLACE, World
+from tests.support.airflow import DAY, PLACE, AirflowPipeline
 from tidemark import Retention
 from tidemark.context import Context
 from tidemark.coordinator.records.states import NothingOpen
@@ -55,7 +55,7 @@ def broken(error: type[Exception]) -> Exception:
     return error("it broke", next="mend it")  # type: ignore[call-arg]
 
 
-def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: World, dag_run: DagRun) -> None:
+def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     world.drive("a", 4)
     world.drive("late", 1, day=1)
@@ -74,7 +74,7 @@ def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: World, dag_r
     assert told["x-tidemark://trips/checkpoint"].extra["records"] == 2
 
 
-def test_only_what_changed_has_an_event_with_facts_of_its_own(world: World, dag_run: DagRun) -> None:
+def test_only_what_changed_has_an_event_with_facts_of_its_own(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     world.drive("b", 4)
     world.drive(None, 1)
@@ -89,7 +89,7 @@ def test_only_what_changed_has_an_event_with_facts_of_its_own(world: World, dag_
     assert set(extras(dag_run(day=2))) == {"x-tidemark://trips/checkpoint"}, "it read nothing, and changed nothing"
 
 
-def test_each_checkpoint_of_a_run_is_a_key_of_what_it_changed(world: World, dag_run: DagRun) -> None:
+def test_each_checkpoint_of_a_run_is_a_key_of_what_it_changed(world: AirflowPipeline, dag_run: DagRun) -> None:
     for bus in ("a", "b", None, "a", "b"):
         world.drive(bus, 1)
     run = dag_run(day=1, conf={"max_records": 2})
@@ -103,7 +103,7 @@ def test_each_checkpoint_of_a_run_is_a_key_of_what_it_changed(world: World, dag_
     }
 
 
-def test_consecutive_runs_add_up(world: World, dag_run: DagRun) -> None:
+def test_consecutive_runs_add_up(world: AirflowPipeline, dag_run: DagRun) -> None:
     for day in range(3):
         world.drive("a", 1, day=day)
         assert dag_run(day=day + 1).state == "success"
@@ -116,7 +116,7 @@ def extras(run: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_the_event_counts_what_the_retention_keeps_and_nothing_is_deleted(
-    world: World, dag_run: DagRun, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    world: AirflowPipeline, dag_run: DagRun, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = []
     for day in range(4):
@@ -134,7 +134,7 @@ def test_the_event_counts_what_the_retention_keeps_and_nothing_is_deleted(
 
 
 def test_without_a_retention_nothing_is_said_of_it(
-    world: World, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trips.get_task("complete"), "retention", None)
     world.drive("a", 1)
@@ -144,7 +144,7 @@ def test_without_a_retention_nothing_is_said_of_it(
 
 
 def test_a_manifest_that_cannot_be_read_does_not_fail_a_later_checkpoint(
-    world: World, dag_run: DagRun, tmp_path: Path, capfd: Any, caplog: pytest.LogCaptureFixture
+    world: AirflowPipeline, dag_run: DagRun, tmp_path: Path, capfd: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for day in range(2):
         world.drive("a", 1, day=day)
@@ -162,7 +162,9 @@ def test_a_manifest_that_cannot_be_read_does_not_fail_a_later_checkpoint(
     assert "retention keep_last(2): not evaluated" in captured.out + captured.err + caplog.text
 
 
-def test_a_covered_interval_succeeds_and_says_so(world: World, dag_run: DagRun, capfd: Any, caplog: Any) -> None:
+def test_a_covered_interval_succeeds_and_says_so(
+    world: AirflowPipeline, dag_run: DagRun, capfd: Any, caplog: Any
+) -> None:
     world.drive("a", 1)
     dag_run(day=1)
     run = dag_run(day=1)
@@ -176,21 +178,21 @@ def test_a_covered_interval_succeeds_and_says_so(world: World, dag_run: DagRun, 
     assert "covered by chk-1" in captured.out + captured.err + caplog.text
 
 
-def test_a_run_without_interval_reads_what_is_there(world: World, dag_run: DagRun) -> None:
+def test_a_run_without_interval_reads_what_is_there(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 1)
     world.drive("b", 2, day=30)
     assert dag_run(day=None).state == "success"
     assert world.buses() == {"a": (1, 1), "b": (1, 2)}
 
 
-def test_until_in_the_form_cuts_the_ranges(world: World, dag_run: DagRun) -> None:
+def test_until_in_the_form_cuts_the_ranges(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 1)
     world.drive("a", 1, day=1)
     assert dag_run(day=None, conf={"until": "2024-03-02T00:00:00Z"}).state == "success"
     assert world.buses() == {"a": (1, 1)}
 
 
-def test_a_bounded_backlog_becomes_several_checkpoints_in_one_run(world: World, dag_run: DagRun) -> None:
+def test_a_bounded_backlog_becomes_several_checkpoints_in_one_run(world: AirflowPipeline, dag_run: DagRun) -> None:
     for _ in range(5):
         world.drive("a", 1)
     run = dag_run(day=1, conf={"max_records": 2})
@@ -202,7 +204,7 @@ def test_a_bounded_backlog_becomes_several_checkpoints_in_one_run(world: World, 
 
 @pytest.mark.parametrize("conf", [{"max_record": 5}, {"until": "tomorrow"}, {"accept_loss": "yes"}])
 def test_conf_that_does_not_fit_is_refused_before_anything_is_planned(
-    world: World, dag_run: DagRun, conf: dict[str, Any]
+    world: AirflowPipeline, dag_run: DagRun, conf: dict[str, Any]
 ) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
@@ -217,7 +219,7 @@ def test_conf_that_does_not_fit_is_refused_before_anything_is_planned(
 
 
 def test_a_refused_candidate_fails_validate_and_is_aborted(
-    world: World, dag_run: DagRun, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    world: AirflowPipeline, dag_run: DagRun, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = Expectation(frame="records", type="between", success=False, severity="critical", detail="miles -1")
     world.drive("a", -1)
@@ -241,7 +243,7 @@ def test_a_refused_candidate_fails_validate_and_is_aborted(
     assert "EXPECTATION_FAILED: EXPECTATION_FAILED" not in told
 
 
-def test_after_a_refusal_the_same_offsets_are_planned_under_a_new_id(world: World, dag_run: DagRun) -> None:
+def test_after_a_refusal_the_same_offsets_are_planned_under_a_new_id(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 5)
     world.verdict = Verdict(passed=False)
     dag_run(day=1)
@@ -251,7 +253,7 @@ def test_after_a_refusal_the_same_offsets_are_planned_under_a_new_id(world: Worl
     assert world.buses() == {"a": (1, 5)}
 
 
-def test_a_refused_later_piece_of_a_backlog_is_not_taken_for_the_first(world: World, dag_run: DagRun) -> None:
+def test_a_refused_later_piece_of_a_backlog_is_not_taken_for_the_first(world: AirflowPipeline, dag_run: DagRun) -> None:
     for _ in range(4):
         world.drive("a", 1)
     judged = iter([Verdict(), Verdict(passed=False)])
@@ -262,7 +264,7 @@ def test_a_refused_later_piece_of_a_backlog_is_not_taken_for_the_first(world: Wo
     assert len(world.checkpoints()) == 1
 
 
-def test_a_retry_takes_the_next_attempt_and_applies_nothing_twice(world: World, dag_run: DagRun) -> None:
+def test_a_retry_takes_the_next_attempt_and_applies_nothing_twice(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     world.accidents = [("seal", broken(EngineError)), ("runs.buses", broken(EngineError))]
     run = dag_run(day=1)
@@ -273,7 +275,7 @@ def test_a_retry_takes_the_next_attempt_and_applies_nothing_twice(world: World, 
     assert world.buses() == {"a": (1, 3)}
 
 
-def test_a_lost_reply_at_the_end_is_repaired_by_the_retry(world: World, dag_run: DagRun) -> None:
+def test_a_lost_reply_at_the_end_is_repaired_by_the_retry(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     world.accidents = [("publish", broken(BrokerError))]
     run = dag_run(day=1)
@@ -284,7 +286,7 @@ def test_a_lost_reply_at_the_end_is_repaired_by_the_retry(world: World, dag_run:
 
 
 def test_when_every_try_failed_the_plan_is_aborted_with_its_reason(
-    world: World, dag_run: DagRun, capfd: Any, caplog: Any
+    world: AirflowPipeline, dag_run: DagRun, capfd: Any, caplog: Any
 ) -> None:
     world.drive("a", 3)
     world.accidents = [("read", broken(EngineError))] * 3
@@ -299,7 +301,7 @@ def test_when_every_try_failed_the_plan_is_aborted_with_its_reason(
     assert world.buses() == {"a": (1, 3)}
 
 
-def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
+def test_a_final_reason_is_not_retried(world: AirflowPipeline, dag_run: DagRun) -> None:
     for _ in range(3):
         world.drive(None, 1)
     run = dag_run(day=1)
@@ -310,7 +312,7 @@ def test_a_final_reason_is_not_retried(world: World, dag_run: DagRun) -> None:
 
 
 def test_a_run_of_a_stopped_pipeline_fails_at_once_and_says_so(
-    world: World, dag_run: DagRun, capfd: Any, caplog: Any
+    world: AirflowPipeline, dag_run: DagRun, capfd: Any, caplog: Any
 ) -> None:
     world.drive("a", 1)
     stop.stop(world.open_context(), "trips", "disk swap")
@@ -322,7 +324,7 @@ def test_a_run_of_a_stopped_pipeline_fails_at_once_and_says_so(
     assert dag_run(day=1).state == "success"
 
 
-def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: World, dag_run: DagRun) -> None:
+def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 1)
     dag_run(day=1)
     world.drive("a", 2, day=1)
@@ -337,7 +339,7 @@ def test_lost_offsets_stop_the_run_until_the_loss_is_accepted(world: World, dag_
     assert re.search(r"1", str(gap.lost))
 
 
-def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: World, dag_run: DagRun) -> None:
+def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 1)
     world.drive("a", 1, day=1)
     request = PlanRequest(origin="cli", interval_end=DAY.replace(day=2), until_interval_end=True)
@@ -347,7 +349,9 @@ def test_a_run_finishes_an_open_plan_and_then_covers_its_own_interval(world: Wor
     assert world.buses() == {"a": (2, 2)}
 
 
-def test_what_an_earlier_run_left_sealed_is_published_and_told_by_the_next(world: World, dag_run: DagRun) -> None:
+def test_what_an_earlier_run_left_sealed_is_published_and_told_by_the_next(
+    world: AirflowPipeline, dag_run: DagRun
+) -> None:
     world.drive("a", 1)
     runtime, died = world.open_context(), PlanRequest(origin="died")
     slot = checkpoints.plan(runtime, "trips", died).slot
@@ -361,7 +365,7 @@ def test_what_an_earlier_run_left_sealed_is_published_and_told_by_the_next(world
 
 
 def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
-    world: World, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.drive("a", 3)
     monkeypatch.setattr(trips.get_task("fold"), "execution_timeout", timedelta(seconds=1))
@@ -373,7 +377,7 @@ def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
     assert aborted.failure.reason is FailureReason.EXPIRED
 
 
-def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: World, trips: Any) -> None:
+def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: AirflowPipeline, trips: Any) -> None:
     world.drive("a", 3)
     runtime = world.open_context()
     checkpoints.plan(runtime, "trips", PlanRequest(origin="slow-run"))
@@ -385,7 +389,7 @@ def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: World, trips: Any
     assert aborted.failure.reason is FailureReason.EXPIRED
 
 
-def test_a_busy_timeline_is_waited_for(world: World, dag_run: DagRun) -> None:
+def test_a_busy_timeline_is_waited_for(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     world.accidents = [("attempt", BusyError("held", next="wait"))]
     run = dag_run(day=1)

@@ -17,7 +17,7 @@ from devstack.demo.releases import RIGHT, WRONG, Releases
 from devstack.demo.rotations import RotationOracle
 from devstack.demo.story import three_of
 from devstack.demo.summary import lines_of, table_of
-from tests.airflow.world import DAY, MemoryContext, World
+from tests.support.airflow import DAY, AirflowPipeline, MemoryContext
 from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
@@ -178,7 +178,7 @@ def promoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryContext:
     """Three days, one checkpoint each; the last two are repeated on a fork, which becomes live."""
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(TRIPS))
-    world = World()
+    world = AirflowPipeline()
     context = MemoryContext(world)
     for day in range(3):
         world.drive("a", 1, day=day)
@@ -213,7 +213,7 @@ def test_both_lines_are_found_and_every_checkpoint_is_shown_once(promoted: Memor
 def test_an_empty_store_has_one_line_without_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(TRIPS))
-    (line,) = lines_of(MemoryContext(World()), "trips")
+    (line,) = lines_of(MemoryContext(AirflowPipeline()), "trips")
     assert (line.timeline, line.checkpoints, line.own) == ("t1", (), ())
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow.test_dag_runs import states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, StoreError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import savepoints, timelines
@@ -21,7 +21,7 @@ def asked(airflow_home: object) -> Callable[..., Any]:
     return lambda **conf: found("fork").test(run_conf={"pipeline": "trips", **conf})
 
 
-def forks(world: World) -> dict[str, tuple[str | None, int | None, str, str]]:
+def forks(world: AirflowPipeline) -> dict[str, tuple[str | None, int | None, str, str]]:
     """Savepoint, checkpoint and note that each fork began with."""
     begun = [b.genesis for b in timelines.list_timelines(world.open_context(), "trips") if b.genesis is not None]
     return {g.timeline: (g.savepoint or None, g.parent, g.note, g.why) for g in begun}
@@ -43,7 +43,7 @@ def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_begins_a_timeline_beside_the_live_one(
-    two: World,  # noqa: F811
+    two: AirflowPipeline,  # noqa: F811
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
     ],
 )
 def test_what_does_not_fit_is_answered_by_the_plan(
-    two: World,  # noqa: F811
+    two: AirflowPipeline,  # noqa: F811
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
     conf: dict[str, str],
@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_answered_by_the_plan(
 
 
 def test_a_name_is_taken_once_and_a_task_that_died_finds_its_own_fork(
-    two: World,  # noqa: F811
+    two: AirflowPipeline,  # noqa: F811
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

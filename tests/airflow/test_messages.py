@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -16,7 +16,7 @@ def told(run: Any) -> dict[str, Any]:
     return {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in run.get_task_instances()}
 
 
-def test_tasks_pass_ids_and_no_data(world: World, dag_run: Callable[..., Any]) -> None:
+def test_tasks_pass_ids_and_no_data(world: AirflowPipeline, dag_run: Callable[..., Any]) -> None:
     world.drive("a", 1)
     small = told(dag_run(day=1))
     for n in range(500):

@@ -10,11 +10,11 @@ import pytest
 
 from tests.airflow.test_dag_runs import broken, states
 from tests.airflow.test_savepoint_dag import found
-from tests.airflow.world import World
-from tests.observing.collector import Collector
 from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
-from tests.observing.openlineage import complaints
-from tests.observing.statsd import Statsd
+from tests.support.airflow import AirflowPipeline
+from tests.support.openlineage import complaints
+from tests.support.opentelemetry import Collector
+from tests.support.statsd import Statsd
 from tidemark.errors import EngineError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Verdict
 from tidemark.model.checkpoint.metrics import METRICS
@@ -31,7 +31,7 @@ def of_trips(found: dict[str, float]) -> dict[str, float]:
 
 
 def test_a_dag_run_tells_statsd_what_it_came_to(
-    world: World,
+    world: AirflowPipeline,
     dag_run: DagRun,
     statsd: Statsd,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
@@ -51,7 +51,7 @@ def test_a_dag_run_tells_statsd_what_it_came_to(
 
 
 def test_failures_and_restarts_are_told_by_the_callback_of_the_task(
-    world: World,
+    world: AirflowPipeline,
     dag_run: DagRun,
     statsd: Statsd,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
@@ -66,7 +66,7 @@ def test_failures_and_restarts_are_told_by_the_callback_of_the_task(
 
 
 def test_a_restore_is_told_by_its_task(
-    world: World,
+    world: AirflowPipeline,
     statsd: Statsd,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -82,7 +82,7 @@ def test_a_restore_is_told_by_its_task(
 
 
 def test_a_server_that_is_not_there_changes_nothing(
-    world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEMARK_STATSD", "nowhere.invalid:8125")
     monkeypatch.setenv("TIDEMARK_OPENLINEAGE", "http://127.0.0.1:1")
@@ -92,7 +92,7 @@ def test_a_server_that_is_not_there_changes_nothing(
 
 
 def test_a_dag_run_announces_its_attempts(
-    world: World, dag_run: DagRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, dag_run: DagRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEMARK_OPENLINEAGE", f"file:{tmp_path}/lineage.jsonl")
     world.drive("a", 3)
@@ -115,7 +115,7 @@ def collector() -> Iterator[Collector]:
 
 
 def test_gauges_go_through_airflows_metrics_to_opentelemetry(
-    world: World, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a task process does it: Airflow's own set-up of its metrics, then the operator's call."""
     monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
@@ -144,7 +144,7 @@ def test_gauges_go_through_airflows_metrics_to_opentelemetry(
     assert found["lastcheckpointrestoretimestamp"] == ({"pipeline": "trips"}, -1.0)
 
 
-def test_nothing_is_measured_where_airflow_has_no_metrics(world: World) -> None:
+def test_nothing_is_measured_where_airflow_has_no_metrics(world: AirflowPipeline) -> None:
     from tidemark.airflow.airflow_metrics import airflow_metrics
 
     assert airflow_metrics() == []
@@ -175,7 +175,7 @@ def spans(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
     return arrived
 
 
-def test_an_attempt_leaves_a_span_with_its_steps(world: World, spans: Callable[[], list[Any]]) -> None:
+def test_an_attempt_leaves_a_span_with_its_steps(world: AirflowPipeline, spans: Callable[[], list[Any]]) -> None:
     from tidemark.airflow.spans import attempts_traced
 
     world.drive("a", 3)
@@ -199,7 +199,7 @@ def test_an_attempt_leaves_a_span_with_its_steps(world: World, spans: Callable[[
 
 
 def test_a_failed_attempt_leaves_a_span_with_its_checkpoint_its_number_and_its_reason(
-    world: World, spans: Callable[[], list[Any]]
+    world: AirflowPipeline, spans: Callable[[], list[Any]]
 ) -> None:
     """Two tries of a plan that stays open, one that the gate ends, and one that another process has overtaken."""
     from tidemark.airflow.spans import attempts_traced

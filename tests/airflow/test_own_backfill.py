@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, AirflowPipeline
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -21,9 +21,9 @@ CONF = {"savepoint": "sp", "restore_id": "r1"}
 
 
 @pytest.fixture
-def four_days(world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> World:
+def four_days(world: AirflowPipeline, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> AirflowPipeline:
     """A checkpoint for each of four days, and a savepoint of the second one; on disk, because restores verify files."""
-    world = DiskWorld()
+    world = AirflowDiskPipeline()
     monkeypatch.setattr("tidemark.context.open_context", world.open_context)
     for day in range(4):
         world.drive("a", 1, day=day)
@@ -33,12 +33,12 @@ def four_days(world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) ->
     return world
 
 
-def line(world: World) -> list[tuple[str, str]]:
+def line(world: AirflowPipeline) -> list[tuple[str, str]]:
     """The live line, oldest first: checkpoints, and their timelines."""
     return [(c.plan.name, c.plan.slot.timeline) for c in world.checkpoints()]
 
 
-def test_the_first_run_restores_and_the_others_go_on(four_days: World, dag_run: DagRun) -> None:
+def test_the_first_run_restores_and_the_others_go_on(four_days: AirflowPipeline, dag_run: DagRun) -> None:
     assert str(dag_run(day=3, conf=CONF).state) == "success"
     assert line(four_days) == [("chk-1", "t1"), ("chk-2", "t1"), ("chk-5", "t2")]
     assert four_days.buses() == {"a": (3, 3)}
@@ -52,7 +52,7 @@ def test_the_first_run_restores_and_the_others_go_on(four_days: World, dag_run: 
 
 
 def test_a_later_run_that_comes_first_reads_for_all_and_the_earlier_one_is_covered(
-    four_days: World, dag_run: DagRun
+    four_days: AirflowPipeline, dag_run: DagRun
 ) -> None:
     assert str(dag_run(day=4, conf=CONF).state) == "success"
     late = dag_run(day=3, conf=CONF)
@@ -66,7 +66,9 @@ def test_a_later_run_that_comes_first_reads_for_all_and_the_earlier_one_is_cover
     assert four_days.buses() == {"a": (4, 4)}
 
 
-def test_a_run_that_died_after_the_restore_is_repeated_without_another_one(four_days: World, dag_run: DagRun) -> None:
+def test_a_run_that_died_after_the_restore_is_repeated_without_another_one(
+    four_days: AirflowPipeline, dag_run: DagRun
+) -> None:
     from tests.airflow.test_dag_runs import broken
     from tidemark.errors import BrokerError
 
@@ -76,7 +78,9 @@ def test_a_run_that_died_after_the_restore_is_repeated_without_another_one(four_
     assert four_days.open_context().coordinator("trips").timelines.names() == ["t1", "t2"]
 
 
-def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_runs_that_restore_at_once_one_has_restored(
+    four_days: AirflowPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = RestoreRequest(savepoint="sp", request="r1")
     others: list[Restored | None] = []
 
@@ -93,7 +97,7 @@ def test_of_two_runs_that_restore_at_once_one_has_restored(four_days: World, mon
 
 @pytest.mark.parametrize("conf", [{"savepoint": "sp"}, {"restore_id": "r1"}])
 def test_one_without_the_other_is_refused(
-    four_days: World, dag_run: DagRun, conf: Any, caplog: Any, capfd: Any
+    four_days: AirflowPipeline, dag_run: DagRun, conf: Any, caplog: Any, capfd: Any
 ) -> None:
     assert str(dag_run(day=3, conf=conf).state) == "failed"
     assert "savepoint and restore_id go together" in caplog.text + "".join(capfd.readouterr())
@@ -102,7 +106,7 @@ def test_one_without_the_other_is_refused(
 
 @pytest.mark.parametrize(("behavior", "queued"), [("none", [2]), ("failed", [1, 2]), ("completed", [0, 1, 2])])
 def test_which_runs_airflow_makes_and_with_which_conf(
-    world: World, trips: Any, behavior: str, queued: list[int]
+    world: AirflowPipeline, trips: Any, behavior: str, queued: list[int]
 ) -> None:
     from airflow.models.backfill import Backfill, ReprocessBehavior, _create_backfill
     from airflow.models.dagrun import DagRun as Run

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.airflow.disk_world import DiskWorld
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
 from tidemark.readers.checkpoint_reader import read_checkpoint
@@ -25,9 +25,9 @@ def asked(airflow_home: object) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     """Two checkpoints of two buses, on disk."""
-    made = DiskWorld()
+    made = AirflowDiskPipeline()
     monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(2):
         made.drive("a", 1, day=day)
@@ -48,7 +48,7 @@ def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
-    disk: DiskWorld,
+    disk: AirflowDiskPipeline,
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
     tmp_path: Path,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.airflow.conftest import PLUGINS
 from tests.airflow.test_dag_runs import broken
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.coordinator.records.states import NothingOpen
 from tidemark.errors import BrokerError, EngineError, RecordRefusedError
 from tidemark.model.checkpoint.manifest import Verdict
@@ -23,7 +23,7 @@ DagRun = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def listening(world: World, trips: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def listening(world: AirflowPipeline, trips: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The listener is registered, as the plugin registers it in the scheduler, and the DAG is not paused."""
     from airflow.listeners.listener import get_listener_manager
 
@@ -52,14 +52,14 @@ def paused(by_hand: bool | None = None) -> bool:
         return bool(model.is_paused)
 
 
-def aborts(world: World) -> list[AbortRecord]:
+def aborts(world: AirflowPipeline) -> list[AbortRecord]:
     """Of the plans that have failed since the newest checkpoint."""
     found = world.open_context().coordinator("trips").open_plan()
     assert isinstance(found, NothingOpen)
     return list(found.aborted)
 
 
-def refused(world: World, dag_run: DagRun) -> Any:
+def refused(world: AirflowPipeline, dag_run: DagRun) -> Any:
     """A run whose candidate the gate refuses."""
     world.verdict = Verdict(passed=False)
     run = dag_run(day=1)
@@ -68,7 +68,7 @@ def refused(world: World, dag_run: DagRun) -> Any:
 
 
 def test_forms_with_slips_stops_and_declined_checkpoints_do_not_pause_it(
-    world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.drive("a", 3)
     for conf in ({"max_record": 1}, {"accept_los": True}, {"untill": "noon"}):
@@ -84,7 +84,7 @@ def test_forms_with_slips_stops_and_declined_checkpoints_do_not_pause_it(
     assert dag_run(day=1).state == "success"
 
 
-def declining(world: World) -> Callable[[str, str], None]:
+def declining(world: AirflowPipeline) -> Callable[[str, str], None]:
     """What happens at each step where an operator gives the open plan up while fold reads."""
 
     def crash(step: str, moment: str) -> None:
@@ -98,7 +98,7 @@ def declining(world: World) -> Callable[[str, str], None]:
 
 
 def test_a_broker_that_is_away_while_runs_plan_does_not_pause_it(
-    world: World, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+    world: AirflowPipeline, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
         raise broken(BrokerError)
@@ -109,7 +109,7 @@ def test_a_broker_that_is_away_while_runs_plan_does_not_pause_it(
 
 
 @pytest.mark.parametrize("how", ["the gate", "every try", "dead letters"])
-def test_one_failed_checkpoint_more_than_tolerated_pauses_it(world: World, dag_run: DagRun, how: str) -> None:
+def test_one_failed_checkpoint_more_than_tolerated_pauses_it(world: AirflowPipeline, dag_run: DagRun, how: str) -> None:
     world.drive(None if how == "dead letters" else "a", 3)
     for count in (1, 2, 3):
         if how == "every try":
@@ -119,7 +119,7 @@ def test_one_failed_checkpoint_more_than_tolerated_pauses_it(world: World, dag_r
         assert paused() == (count == 3)
 
 
-def test_a_run_that_says_nothing_new_does_not_pause_it_again(world: World, dag_run: DagRun) -> None:
+def test_a_run_that_says_nothing_new_does_not_pause_it_again(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     for _ in range(3):
         refused(world, dag_run)
@@ -134,7 +134,7 @@ def test_a_run_that_says_nothing_new_does_not_pause_it_again(world: World, dag_r
     assert not paused(), "a completed checkpoint begins the count anew"
 
 
-def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: World, dag_run: DagRun) -> None:
+def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: AirflowPipeline, dag_run: DagRun) -> None:
     from airflow.models.dagrun import DagRun as Row
     from airflow.utils.session import create_session
     from airflow.utils.state import TaskInstanceState
@@ -165,7 +165,7 @@ def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: World,
     assert ended(TaskInstanceState.SKIPPED, "timed_out"), "two before it, and its own"
 
 
-def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: World, dag_run: DagRun) -> None:
+def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: AirflowPipeline, dag_run: DagRun) -> None:
     from airflow.models.dagrun import DagRun as Row
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -186,7 +186,7 @@ def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: World,
     assert not paused()
 
 
-def test_a_plan_that_waits_because_of_a_refused_record_counts_once(world: World, dag_run: DagRun) -> None:
+def test_a_plan_that_waits_because_of_a_refused_record_counts_once(world: AirflowPipeline, dag_run: DagRun) -> None:
     world.drive("a", 3)
     for _ in range(3):
         world.accidents = [("read", RecordRefusedError("too large", next="tidemark sink skip"))]
@@ -195,7 +195,9 @@ def test_a_plan_that_waits_because_of_a_refused_record_counts_once(world: World,
     assert dag_run(day=1).state == "success"
 
 
-def test_it_pauses_the_schedule_behind_as_many_failures_as_are_tolerated(world: World, dag_run: DagRun) -> None:
+def test_it_pauses_the_schedule_behind_as_many_failures_as_are_tolerated(
+    world: AirflowPipeline, dag_run: DagRun
+) -> None:
     world.drive("a", 3)
     for _ in range(2):
         assert refused(world, dag_run).state == "failed"

@@ -16,14 +16,14 @@ import psutil
 from tidemark.airflow.preloading import OURS, preload
 
 preload(OURS)
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.ports import PlanRequest
 from tidemark.context import Context
 from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.operations import checkpoints, observability
 
-world = World()
+world = AirflowPipeline()
 world.drive("a", 3)
 connections = len(psutil.Process().net_connections())
 before, threads, opened = set(sys.modules), threading.active_count(), world.open_context()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import states, tries
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import RecordRefusedError
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
 
 def test_a_refused_record_is_not_retried_and_the_next_run_finishes_the_same_plan(
-    world: World, dag_run: Callable[..., Any], capfd: Any, caplog: Any
+    world: AirflowPipeline, dag_run: Callable[..., Any], capfd: Any, caplog: Any
 ) -> None:
     world.drive("a", 3)
     world.accidents = [("read", RecordRefusedError("too large", next="tidemark sink skip"))]

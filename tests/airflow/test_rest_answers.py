@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import Client
-from tests.airflow.disk_world import DiskWorld
 from tests.airflow.pipelines.trips import trips
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.failure import FailureReason
@@ -33,7 +33,7 @@ PATHS = (
 )  # fmt: skip
 
 
-def story(disk: DiskWorld) -> None:
+def story(disk: AirflowDiskPipeline) -> None:
     """Two checkpoints with a dead letter, two savepoints, a failed checkpoint, an open plan."""
     opened = disk.open_context()
     for bus, miles, day in (("b1", 3, 0), ("b2", 5, 0), (None, 1, 0)):
@@ -84,7 +84,9 @@ def schemas(app: Any) -> dict[str, Any]:
     }
 
 
-def test_the_bodies_of_all_answers_are_those_that_were_recorded(plugin: Any, client: Client, disk: DiskWorld) -> None:
+def test_the_bodies_of_all_answers_are_those_that_were_recorded(
+    plugin: Any, client: Client, disk: AirflowDiskPipeline
+) -> None:
     story(disk)
     found: dict[str, Any] = {path: shape(client("GET", f"/pipelines/trips/{path}").json()) for path in PATHS}
     found["pipelines"] = shape(client("GET", "/pipelines").json())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.operations import timelines
 
@@ -20,7 +20,7 @@ def asked(airflow_home: object) -> Callable[..., Any]:
     return lambda **conf: found("restore").test(run_conf={"pipeline": "trips", **conf})
 
 
-def fates(world: World) -> dict[str, str]:
+def fates(world: AirflowPipeline) -> dict[str, str]:
     return {b.timeline: b.fate for b in timelines.list_timelines(world.open_context(), "trips")}
 
 
@@ -49,7 +49,7 @@ def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
-    two: World,  # noqa: F811
+    two: AirflowPipeline,  # noqa: F811
     asked: Callable[..., Any],
     said: Said,  # noqa: F811
     dag_run: DagRun,
@@ -81,7 +81,7 @@ def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
 
 
 def test_a_restore_that_died_between_its_puts_is_repeated_and_finishes(
-    two: World,  # noqa: F811
+    two: AirflowPipeline,  # noqa: F811
     asked: Callable[..., Any],
 ) -> None:
     from tidemark.errors import StoreError

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import HERE
-from tests.airflow.disk_world import DiskWorld
-from tests.airflow.somebody import somebody
+from tests.airflow.human_in_the_loop import human_answers
 from tests.airflow.test_dag_runs import events
-from tests.airflow.world import DAY
+from tests.support.airflow import DAY
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark import Retention
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, UsageError
@@ -26,9 +26,9 @@ _serial = count(1)
 
 
 @pytest.fixture
-def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> DiskWorld:
+def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     """Four checkpoints."""
-    made = DiskWorld()
+    made = AirflowDiskPipeline()
     monkeypatch.setattr("tidemark.context.open_context", made.open_context)
     for day in range(4):
         made.drive("a", day + 1, day=day)
@@ -75,7 +75,7 @@ def test_plan_sweep_verify_are_a_group_that_is_mapped_over_pipelines(dags: dict[
 
 
 def test_a_run_releases_deletes_verifies_and_tells_the_asset(
-    disk: DiskWorld, run: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    disk: AirflowDiskPipeline, run: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opened = disk.open_context()
     retention.declare_rule(opened, "trips", Retention.keep_last(2))
@@ -92,7 +92,7 @@ def test_a_run_releases_deletes_verifies_and_tells_the_asset(
     assert verification.verify(opened, "trips").damages == ()
 
 
-def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> None:
+def test_a_form_may_ask_for_another_grace_time(disk: AirflowDiskPipeline, run: Any) -> None:
     opened = disk.open_context()
     retention.declare_rule(opened, "trips", Retention.keep_last(1))
     timelines.restore(opened, "trips", RestoreRequest(checkpoint=1))
@@ -106,7 +106,7 @@ def test_a_form_may_ask_for_another_grace_time(disk: DiskWorld, run: Any) -> Non
     assert now.extra["deleted_files"] == len(free)
 
 
-def test_a_grace_time_that_is_none_is_answered(disk: DiskWorld, run: Any) -> None:
+def test_a_grace_time_that_is_none_is_answered(disk: AirflowDiskPipeline, run: Any) -> None:
     retention.declare_rule(disk.open_context(), "trips", Retention.keep_last(1))
     done = run("retention", grace="soon")
     assert states(done)["plan"] == "failed"
@@ -122,7 +122,7 @@ def damaged_savepoint(opened: Any, pipeline: str) -> Path:
 
 
 def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
-    disk: DiskWorld, run: Any, monkeypatch: pytest.MonkeyPatch
+    disk: AirflowDiskPipeline, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
     monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
@@ -135,7 +135,7 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
     for name in names:
         retention.declare_rule(opened, name, Retention.keep_last(1))
     damaged_savepoint(opened, "trams")
-    with somebody("Approve", questions=2):
+    with human_answers("Approve", questions=2):
         done = run("several")
     assert done.state == "failed"
     assert outcomes(done) == {
@@ -150,34 +150,38 @@ def test_a_fault_of_one_pipeline_stops_no_other_and_the_run_is_red(
     }  # fmt: skip
 
 
-def test_each_pipeline_is_asked_for_by_itself(disk: DiskWorld, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_pipeline_is_asked_for_by_itself(
+    disk: AirflowDiskPipeline, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [str(HERE / "pipelines"), str(HERE / "more_pipelines")]
     monkeypatch.setenv("TIDEMARK_PIPELINES", os.pathsep.join(folders))
     opened = disk.open_context()
     checkpoints.run_once(opened, "trams", PlanRequest(origin="test"))
     checkpoints.run_once(opened, "trains", PlanRequest(origin="test"))
     retention.declare_rule(opened, "trips", Retention.keep_last(1))
-    with somebody("Reject"):
+    with human_answers("Reject"):
         done = run("several")
     assert outcomes(done)["sweep"] == ["skipped", "success", "success"], "nothing is due of the other two"
 
 
-def test_without_a_declared_retention_it_keeps_everything(disk: DiskWorld, run: Any) -> None:
+def test_without_a_declared_retention_it_keeps_everything(disk: AirflowDiskPipeline, run: Any) -> None:
     done = run("retention")
     assert set(states(done).values()) == {"success"}
     assert reads.list_released(disk.open_context(), "trips") == frozenset()
 
 
 @pytest.mark.parametrize(("answer", "gone"), [("Approve", {"chk-1", "chk-2", "chk-3"}), ("Reject", set())])
-def test_somebody_is_asked_before_anything_goes(disk: DiskWorld, run: Any, answer: str, gone: set[str]) -> None:
+def test_somebody_is_asked_before_anything_goes(
+    disk: AirflowDiskPipeline, run: Any, answer: str, gone: set[str]
+) -> None:
     retention.declare_rule(disk.open_context(), "trips", Retention.keep_last(1))
-    with somebody(answer):
+    with human_answers(answer):
         done = run("asking")
     assert states(done)["sweep"] == ("success" if gone else "skipped")
     assert reads.list_released(disk.open_context(), "trips") == gone
 
 
-def test_nobody_is_asked_where_nothing_goes(disk: DiskWorld, run: Any) -> None:
+def test_nobody_is_asked_where_nothing_goes(disk: AirflowDiskPipeline, run: Any) -> None:
     assert set(states(run("asking")).values()) == {"success"}
 
 

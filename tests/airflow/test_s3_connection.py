@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
-from tests.airflow.world import World
-from tests.s3.proxy import Request
-from tests.s3.server import Bucket
+from tests.support.airflow import AirflowPipeline
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import S3Request
 from tidemark.errors import UsageError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
@@ -50,12 +50,12 @@ def connection(monkeypatch: pytest.MonkeyPatch, **extras: str) -> None:
 
 
 def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
-    world: World, dag_run: DagRun, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    world: AirflowPipeline, dag_run: DagRun, bucket: Bucket, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     signed: list[tuple[str, str]] = []
 
-    def watch(request: Request) -> None:
+    def watch(request: S3Request) -> None:
         by = re.search(r"Credential=([^/]+)/\d+/([^/]+)/", request.headers.get("authorization", ""))
         signed.append((by[1], by[2]) if by else ("nobody", ""))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import DagRun, events, states
-from tests.airflow.world import World
+from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, NameRefusedError, UsageError
 from tidemark.operations import savepoints
 
@@ -41,7 +41,7 @@ def asked(airflow_home: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def two(world: World, dag_run: DagRun) -> World:
+def two(world: AirflowPipeline, dag_run: DagRun) -> AirflowPipeline:
     """Two checkpoints of the trips."""
     for day in range(2):
         world.drive("a", 1, day=day)
@@ -49,7 +49,7 @@ def two(world: World, dag_run: DagRun) -> World:
     return world
 
 
-def pins(world: World) -> dict[int, tuple[str, ...]]:
+def pins(world: AirflowPipeline) -> dict[int, tuple[str, ...]]:
     return dict(savepoints.open_savepoints(world.open_context(), "trips").pins())
 
 
@@ -64,7 +64,7 @@ def test_the_form_is_planned_then_pinned(dag: Any) -> None:
     assert "dagRuns" in dag.doc_md
 
 
-def test_a_run_pins_and_tells_the_asset(two: World, asked: Callable[..., Any]) -> None:
+def test_a_run_pins_and_tells_the_asset(two: AirflowPipeline, asked: Callable[..., Any]) -> None:
     run = asked(name="june", checkpoint="chk-1", note="half", expires="30d")
     assert states(run) == {"plan": "success", "create": "success"}
     (made,) = savepoints.open_savepoints(two.open_context(), "trips").list()
@@ -97,7 +97,7 @@ def test_a_run_pins_and_tells_the_asset(two: World, asked: Callable[..., Any]) -
     ids=lambda given: "-".join(given) if isinstance(given, dict) else None,
 )
 def test_a_form_that_does_not_fit_is_answered_with_what_to_type(
-    two: World, asked: Callable[..., Any], said: Said, conf: dict[str, str], words: str
+    two: AirflowPipeline, asked: Callable[..., Any], said: Said, conf: dict[str, str], words: str
 ) -> None:
     if conf["name"] == "taken":
         assert asked(name="taken").state == "success"
@@ -108,7 +108,9 @@ def test_a_form_that_does_not_fit_is_answered_with_what_to_type(
     assert pins(two) == before
 
 
-def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(two: World, asked: Callable[..., Any]) -> None:
+def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(
+    two: AirflowPipeline, asked: Callable[..., Any]
+) -> None:
     from tidemark.errors import StoreError
 
     world = two
@@ -127,7 +129,7 @@ def test_a_create_that_died_after_its_pin_is_repeated_and_finds_it(two: World, a
     assert pins(world) == {2: ("june",)}
 
 
-def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: World, airflow_home: Path) -> None:
+def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: AirflowPipeline, airflow_home: Path) -> None:
     from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType
 
     from tidemark.airflow.savepoint_dags import PlanSavepointOperator

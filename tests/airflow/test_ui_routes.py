@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
-from tests.airflow.disk_world import DiskWorld
+from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
@@ -30,7 +30,7 @@ QUERIES = {
 
 
 @pytest.fixture
-def filled(disk: DiskWorld) -> DiskWorld:
+def filled(disk: AirflowDiskPipeline) -> AirflowDiskPipeline:
     """A checkpoint, and a savepoint of it, with hostile names wherever names are free."""
     disk.drive("b1", 3)
     disk.drive(HOSTILE, 5)
@@ -70,7 +70,7 @@ def unguarded(app: Any, send: Client) -> list[str]:
     return found
 
 
-def test_every_route_refuses_who_is_not_logged_in(plugin: Any, client: Client, filled: DiskWorld) -> None:
+def test_every_route_refuses_who_is_not_logged_in(plugin: Any, client: Client, filled: AirflowDiskPipeline) -> None:
     app = plugin.app.create_app()
     assert len(list(leaves(app))) >= 15
     assert unguarded(app, client) == []
@@ -95,7 +95,9 @@ def test_an_unguarded_route_and_an_unguarded_mount_are_found(plugin: Any, tmp_pa
     assert [found.split(":")[0] for found in unguarded(app, send)] == ["GET /more/hello", "GET /files"]
 
 
-def test_a_viewer_reads_everything_and_changes_nothing(plugin: Any, client: Client, filled: DiskWorld) -> None:
+def test_a_viewer_reads_everything_and_changes_nothing(
+    plugin: Any, client: Client, filled: AirflowDiskPipeline
+) -> None:
     for method, path, _ in leaves(plugin.app.create_app()):
         answer = client(method, path.format(**SAMPLE), **asked(method, path))
         nothing = path.startswith("/static") or "/sinks/" in path
@@ -103,7 +105,7 @@ def test_a_viewer_reads_everything_and_changes_nothing(plugin: Any, client: Clie
         assert answer.status_code == expected, f"{method} {path}: {answer.text}"
 
 
-def test_who_has_no_role_sees_no_pipeline(client: Client, filled: DiskWorld) -> None:
+def test_who_has_no_role_sees_no_pipeline(client: Client, filled: AirflowDiskPipeline) -> None:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
@@ -118,7 +120,7 @@ def test_nothing_tells_what_the_routes_are(client: Client) -> None:
         assert client("GET", path, role="admin").status_code in (404, 405), path
 
 
-def test_names_that_nobody_knows_are_not_found(client: Client, filled: DiskWorld) -> None:
+def test_names_that_nobody_knows_are_not_found(client: Client, filled: AirflowDiskPipeline) -> None:
     for path in (
         "/pipelines/nobody/checkpoints",
         "/pipelines/%2e%2e/checkpoints",
@@ -139,7 +141,7 @@ def test_names_that_nobody_knows_are_not_found(client: Client, filled: DiskWorld
         assert client("GET", path, role="admin").status_code == 404, path
 
 
-def test_sizes_and_pages_are_capped(client: Client, filled: DiskWorld) -> None:
+def test_sizes_and_pages_are_capped(client: Client, filled: AirflowDiskPipeline) -> None:
     below = "/pipelines/trips"
     for path in (
         f"{below}/checkpoints?limit=101",
@@ -166,7 +168,7 @@ def test_sizes_and_pages_are_capped(client: Client, filled: DiskWorld) -> None:
         assert client("GET", path, role="admin").status_code == 422, path
 
 
-def test_only_json_of_a_known_size_changes_anything(client: Client, filled: DiskWorld) -> None:
+def test_only_json_of_a_known_size_changes_anything(client: Client, filled: AirflowDiskPipeline) -> None:
     path = "/pipelines/trips/savepoints/kept/disposal"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     assert client("POST", path, "admin", content="execute=true", headers=form).status_code == 415
@@ -186,7 +188,7 @@ def test_only_json_of_a_known_size_changes_anything(client: Client, filled: Disk
 
 
 def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
-    client: Client, disk: DiskWorld, dag_run: Callable[..., Any]
+    client: Client, disk: AirflowDiskPipeline, dag_run: Callable[..., Any]
 ) -> None:
     disk.drive("b1", 3)
     run = dag_run(1)
@@ -205,7 +207,7 @@ def test_a_run_is_told_what_it_made_and_the_pipeline_its_dag(
 
 
 def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
-    client: Client, plugin: Any, disk: DiskWorld, dag_run: Callable[..., Any]
+    client: Client, plugin: Any, disk: AirflowDiskPipeline, dag_run: Callable[..., Any]
 ) -> None:
     """Lost, and made anew; then a new API server, and the DAGs are parsed and run again."""
     from airflow.utils.db import resetdb
@@ -239,7 +241,9 @@ def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
     assert [line["id"] for line in client("GET", "/pipelines/trips/checkpoints").json()["history"]] == [3, 2, 1]
 
 
-def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(client: Client, filled: DiskWorld) -> None:
+def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(
+    client: Client, filled: AirflowDiskPipeline
+) -> None:
     answer = client("GET", "/pipelines/trips/savepoints")
     assert answer.json()[0]["note"] == answer.json()[0]["owner"] == HOSTILE
     row = client("GET", "/pipelines/trips/state/buses/origin", params={"key": HOSTILE}).json()

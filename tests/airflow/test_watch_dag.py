@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.test_dag_runs import events
-from tests.airflow.world import DAY, World
+from tests.support.airflow import DAY, AirflowPipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import checkpoints, stop
 from tidemark.ports import PlanRequest
@@ -43,7 +43,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 
 
 @pytest.fixture
-def old(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+def old(world: AirflowPipeline, monkeypatch: pytest.MonkeyPatch) -> AirflowPipeline:
     """A checkpoint; then the clock goes on for three hours, and nothing runs."""
     from tidemark.environment import SystemClock
 
@@ -59,7 +59,7 @@ def states(found: Any) -> dict[str, str]:
 
 
 def test_a_late_pipeline_is_told_by_asset_notifier_and_a_red_task(
-    old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+    old: AirflowPipeline, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
 ) -> None:
     monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
     found = run()
@@ -77,7 +77,7 @@ def test_a_late_pipeline_is_told_by_asset_notifier_and_a_red_task(
 
 @pytest.mark.parametrize("deadline", ["", "4h", "other=1h"])
 def test_who_is_on_time_or_has_no_deadline_is_green(
-    old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, deadline: str
+    old: AirflowPipeline, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch, deadline: str
 ) -> None:
     monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", deadline)
     found = run()
@@ -86,7 +86,9 @@ def test_who_is_on_time_or_has_no_deadline_is_green(
     assert notes() == []
 
 
-def test_a_checkpoint_ends_it_and_a_stop_too(old: World, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_ends_it_and_a_stop_too(
+    old: AirflowPipeline, run: Run, notes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
     opened = old.open_context()
     stop.stop(opened, "trips", "enough")
@@ -99,7 +101,7 @@ def test_a_checkpoint_ends_it_and_a_stop_too(old: World, run: Run, notes: Any, m
 
 
 def test_a_notifier_that_fails_is_logged_and_fails_nothing(
-    old: World, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+    old: AirflowPipeline, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
 ) -> None:
     monkeypatch.setenv("TIDEMARK_CHECKPOINT_DEADLINE", "2h")
     monkeypatch.setenv("TIDEMARK_TEST_NOTES", str(tmp_path / "no-such-folder" / "notes"))

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Answer, Command
-from tests.kafka.topics import Topics
+from tests.support.cli import Answer, Command
+from tests.support.kafka import Topics
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240902"))
 PIPELINES = Path(__file__).parent / "pipelines"
 
 
 @dataclass
-class Line:
+class BadInputPipeline:
     """One pipeline, called `name`, over one topic."""
 
     tidemark: Command
@@ -70,7 +70,7 @@ class Line:
         return failure
 
 
-MakeLine = Callable[..., Line]
+MakeLine = Callable[..., BadInputPipeline]
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +82,10 @@ def make_line(
 
     def make(
         name: str, file: str = "shops.py", *, warehouse: Path | None = None, partitions: int = 1, **words: str
-    ) -> Line:
+    ) -> BadInputPipeline:
         topic = topics.make(partitions=partitions)
         tidemark = Command(tmp_path_factory.mktemp(name), broker, spark_server, warehouse or Path())
         tidemark.declare(PIPELINES / file, file=file, topic=topic, name=name, **words)
-        return Line(tidemark, topics, topic, name)
+        return BadInputPipeline(tidemark, topics, topic, name)
 
     yield make

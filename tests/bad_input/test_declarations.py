@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.command import Command
+from tests.support.cli import Command
 
 GOOD = """
 from dataclasses import dataclass

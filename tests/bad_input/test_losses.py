@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bad_input.conftest import Line, MakeLine
+from tests.bad_input.conftest import BadInputPipeline, MakeLine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def line(make_line: MakeLine) -> Line:
+def line(make_line: MakeLine) -> BadInputPipeline:
     """A line with one checkpoint over five sales; the tests of this module grow it, in order."""
     made = make_line("losses")
     made.send(1, 2, 3, 4, 5)
@@ -19,7 +19,7 @@ def line(make_line: MakeLine) -> Line:
     return made
 
 
-def _refused(line: Line, act: Callable[[], object], *words: str) -> None:
+def _refused(line: BadInputPipeline, act: Callable[[], object], *words: str) -> None:
     """`act` happens; the next run names the loss, changes nothing, and so does the one after it."""
     act()
     before = line.tidemark.objects(line.name)
@@ -28,7 +28,7 @@ def _refused(line: Line, act: Callable[[], object], *words: str) -> None:
         assert line.tidemark.objects(line.name) == before
 
 
-def test_trimmed_records_are_named_exactly_and_recorded_when_they_are_accepted(line: Line) -> None:
+def test_trimmed_records_are_named_exactly_and_recorded_when_they_are_accepted(line: BadInputPipeline) -> None:
     line.send(6, 7, 8)
     _refused(line, lambda: line.topics.trim(line.topic, 7), "partition 0", "[5, 7)", "--accept-loss")
     made = line.run("--accept-loss").ok().json
@@ -43,7 +43,7 @@ def test_trimmed_records_are_named_exactly_and_recorded_when_they_are_accepted(l
     assert line.run().ok().json["accepted_losses"] == []
 
 
-def test_a_recreated_topic_is_refused_though_it_has_enough_records(line: Line) -> None:
+def test_a_recreated_topic_is_refused_though_it_has_enough_records(line: BadInputPipeline) -> None:
     def recreate() -> None:
         line.topics.recreate(line.topic)
         line.send(*[1000] * 12, shop="south")
@@ -57,7 +57,7 @@ def test_a_recreated_topic_is_refused_though_it_has_enough_records(line: Line) -
     assert line.shops() == before | {"south": (12, 12_000)}
 
 
-def test_a_topic_recreated_after_the_plan_is_found_after_the_read(line: Line) -> None:
+def test_a_topic_recreated_after_the_plan_is_found_after_the_read(line: BadInputPipeline) -> None:
     line.send(1, 2)
     line.crash("plan:after")
     line.topics.recreate(line.topic)
@@ -70,7 +70,9 @@ def test_a_topic_recreated_after_the_plan_is_found_after_the_read(line: Line) ->
     assert line.run("--accept-loss").ok().json["records"] == 20
 
 
-def test_records_trimmed_after_the_plan_fail_the_attempt_and_the_next_plan_names_the_gap(line: Line) -> None:
+def test_records_trimmed_after_the_plan_fail_the_attempt_and_the_next_plan_names_the_gap(
+    line: BadInputPipeline,
+) -> None:
     line.send(1, 2, 3)
     line.crash("plan:after")
     line.topics.trim(line.topic, 22)
@@ -80,7 +82,7 @@ def test_records_trimmed_after_the_plan_fail_the_attempt_and_the_next_plan_names
     assert line.run("--accept-loss").ok().json["records"] == 1
 
 
-def test_a_deleted_topic_is_an_error_and_no_empty_success(line: Line) -> None:
+def test_a_deleted_topic_is_an_error_and_no_empty_success(line: BadInputPipeline) -> None:
     _refused(line, lambda: line.topics.delete(line.topic), "was deleted")
     line.run("--accept-loss").failed(6, "was deleted", "create the topic again")
     line.topics.make(line.topic)
@@ -95,7 +97,7 @@ def test_a_topic_that_never_was_is_not_found(make_line: MakeLine) -> None:
     assert line.tidemark.objects(line.name) == {}
 
 
-def test_a_broker_that_is_down_is_told_within_15_seconds(line: Line) -> None:
+def test_a_broker_that_is_down_is_told_within_15_seconds(line: BadInputPipeline) -> None:
     before = line.tidemark.objects(line.name)
     began = time.monotonic()
     line.run(TIDEMARK_KAFKA_BOOTSTRAP="127.0.0.1:9").failed(1, "Kafka", "127.0.0.1:9")
@@ -103,11 +105,11 @@ def test_a_broker_that_is_down_is_told_within_15_seconds(line: Line) -> None:
     assert line.tidemark.objects(line.name) == before
 
 
-def test_no_broker_at_all_is_a_matter_of_settings(line: Line) -> None:
+def test_no_broker_at_all_is_a_matter_of_settings(line: BadInputPipeline) -> None:
     line.run(TIDEMARK_KAFKA_BOOTSTRAP="").failed(2, "TIDEMARK_KAFKA_BOOTSTRAP", "tidemark up")
 
 
-def test_a_spark_that_is_down_fails_the_attempt_and_leaves_the_plan_open(line: Line) -> None:
+def test_a_spark_that_is_down_fails_the_attempt_and_leaves_the_plan_open(line: BadInputPipeline) -> None:
     line.send(6)
     manifests = line.manifests()
     began = time.monotonic()

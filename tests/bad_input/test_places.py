@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_input.conftest import SEED, Line, MakeLine
-from tests.cli.command import Answer
-from tests.prerequisites import missing, needs
+from tests.bad_input.conftest import SEED, BadInputPipeline, MakeLine
+from tests.support.cli import Answer
+from tests.support.prerequisites import missing, needs
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -78,7 +78,7 @@ def test_a_read_only_warehouse_and_a_full_one_fail_cleanly_and_go_on_later(
 
 
 @pytest.fixture(scope="module")
-def whole(make_line: MakeLine) -> Line:
+def whole(make_line: MakeLine) -> BadInputPipeline:
     """A line with two checkpoints."""
     line = make_line("damaged")
     for amounts in ((1, 2), (3,)):
@@ -88,7 +88,7 @@ def whole(make_line: MakeLine) -> Line:
 
 
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.9])
-def test_a_manifest_with_a_flipped_byte_is_named_on_the_next_read(whole: Line, place: float) -> None:
+def test_a_manifest_with_a_flipped_byte_is_named_on_the_next_read(whole: BadInputPipeline, place: float) -> None:
     newest = whole.manifests()[-1]
     key = newest.relative_to(whole.tidemark.warehouse / whole.name)
     sound = newest.read_bytes()
@@ -110,7 +110,7 @@ def test_a_manifest_with_a_flipped_byte_is_named_on_the_next_read(whole: Line, p
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b"\xff" * 40], ids=["empty", "torn", "null", "garbage"])
-def test_a_torn_manifest_is_named(whole: Line, damage: bytes) -> None:
+def test_a_torn_manifest_is_named(whole: BadInputPipeline, damage: bytes) -> None:
     newest = whole.manifests()[-1]
     sound = newest.read_bytes()
     newest.write_bytes(damage)
@@ -120,7 +120,7 @@ def test_a_torn_manifest_is_named(whole: Line, damage: bytes) -> None:
         newest.write_bytes(sound)
 
 
-def test_a_damaged_plan_and_a_damaged_outcome_are_named_before_anything_is_written(whole: Line) -> None:
+def test_a_damaged_plan_and_a_damaged_outcome_are_named_before_anything_is_written(whole: BadInputPipeline) -> None:
     whole.send(4)
     whole.crash("read:before")
     plans = whole.tidemark.warehouse / whole.name / "plans"
@@ -138,7 +138,7 @@ def test_a_damaged_plan_and_a_damaged_outcome_are_named_before_anything_is_writt
     assert whole.shops() == {"north": (4, 10)}
 
 
-def test_a_data_file_that_is_gone_is_named(whole: Line) -> None:
+def test_a_data_file_that_is_gone_is_named(whole: BadInputPipeline) -> None:
     files = sorted(
         (whole.tidemark.warehouse / whole.name / "state").rglob("*.parquet"), key=lambda p: p.stat().st_mtime
     )

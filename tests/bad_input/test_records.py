@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.bad_input.conftest import SEED, Line, MakeLine
-from tests.bad_input.judge import SOME_TIME, judge
-from tests.kafka.topics import Sent, Topics
+from tests.bad_input.conftest import SEED, BadInputPipeline, MakeLine
+from tests.bad_input.record_oracle import SOME_TIME, judge
+from tests.support.kafka import Sent, Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -106,7 +106,7 @@ def sent() -> list[Sent]:
 
 
 @pytest.fixture(scope="module")
-def line(make_line: MakeLine, topics: Topics, sent: list[Sent]) -> Line:
+def line(make_line: MakeLine, topics: Topics, sent: list[Sent]) -> BadInputPipeline:
     """All of it in one topic that takes 10 MB records, and one checkpoint over it."""
     made = make_line("events", "events.py", share="1.0")
     topics.delete(made.topic)
@@ -136,7 +136,7 @@ def _good(value: bytes | None) -> dict[str, Any]:
     return record
 
 
-def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent]) -> None:
+def test_every_record_is_applied_or_is_a_dead_letter(line: BadInputPipeline, sent: list[Sent]) -> None:
     [made] = line.checkpoints()
     reasons: dict[str, list[str | None]] = {"people": [], "kinds": []}
     for one in sent:
@@ -152,7 +152,7 @@ def test_every_record_is_applied_or_is_a_dead_letter(line: Line, sent: list[Sent
 
 
 @pytest.mark.parametrize("uid", ["people", "kinds"])
-def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sent], uid: str) -> None:
+def test_dead_letters_keep_place_reason_and_raw_bytes(line: BadInputPipeline, sent: list[Sent], uid: str) -> None:
     expected, offsets = {}, defaultdict[int, int](int)
     for one in sent:
         place = (line.topic, one.partition, offsets[one.partition])
@@ -177,7 +177,7 @@ def test_dead_letters_keep_place_reason_and_raw_bytes(line: Line, sent: list[Sen
     assert wrong == {}
 
 
-def test_the_state_is_what_the_good_records_make(line: Line, sent: list[Sent]) -> None:
+def test_the_state_is_what_the_good_records_make(line: BadInputPipeline, sent: list[Sent]) -> None:
     people: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     kinds: dict[str, int] = defaultdict(int)
     for one in sent:

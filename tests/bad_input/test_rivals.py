@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.bad_input.conftest import Line, MakeLine
-from tests.cli.command import TIMEOUT
+from tests.bad_input.conftest import BadInputPipeline, MakeLine
+from tests.support.cli import TIMEOUT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ PHASES = [
 
 
 @pytest.fixture(scope="module")
-def line(make_line: MakeLine) -> Line:
+def line(make_line: MakeLine) -> BadInputPipeline:
     """A line with one checkpoint; every test sends one more record or a few."""
     made = make_line("rivals")
     made.send(1)
@@ -39,7 +39,7 @@ def line(make_line: MakeLine) -> Line:
     return made
 
 
-def _asleep(line: Line, point: str) -> "subprocess.Popen[str]":
+def _asleep(line: BadInputPipeline, point: str) -> "subprocess.Popen[str]":
     """A `tidemark run` that has stopped itself at a crash point."""
     sleeper = line.tidemark.started(
         "run", line.name, "--json", TIDEMARK_CRASH_AT=f"{point}:1:stop", TIDEMARK_TEST_FAULTS="1"
@@ -58,13 +58,13 @@ def _woken(sleeper: "subprocess.Popen[str]") -> tuple[int, str, str]:
     return sleeper.returncode, out, err
 
 
-def _another_host(line: Line) -> None:
+def _another_host(line: BadInputPipeline) -> None:
     """Makes the next command blind to the sleeper's lock, as a command on another host is."""
     for lock in (line.tidemark.warehouse / line.name / "locks").iterdir():
         lock.unlink()
 
 
-def _attempt_files(line: Line, made: dict[str, Any], attempt: int) -> list[str]:
+def _attempt_files(line: BadInputPipeline, made: dict[str, Any], attempt: int) -> list[str]:
     """Files of one attempt that the newest version of the table names; judged by the log's own JSON."""
     (log,) = (line.tidemark.warehouse / line.name / "state/shops").glob("*/runs/_delta_log")
     live: set[str] = set()
@@ -75,11 +75,11 @@ def _attempt_files(line: Line, made: dict[str, Any], attempt: int) -> list[str]:
     return [path for path in live if path.startswith(f"{made['id'][4:]}.{attempt}/")]
 
 
-def _sum(line: Line) -> tuple[int, int]:
+def _sum(line: BadInputPipeline) -> tuple[int, int]:
     return line.shops()["north"]
 
 
-def test_of_two_processes_one_completes_and_the_other_conflicts(line: Line) -> None:
+def test_of_two_processes_one_completes_and_the_other_conflicts(line: BadInputPipeline) -> None:
     line.send(2, 3)
     before, checkpoints = _sum(line), len(line.checkpoints())
     rivals = [line.tidemark.started("run", line.name, "--json") for _ in range(2)]
@@ -96,7 +96,7 @@ def test_of_two_processes_one_completes_and_the_other_conflicts(line: Line) -> N
     assert len(line.checkpoints()) == checkpoints + codes.count(0)
 
 
-def test_every_writing_verb_conflicts_with_a_sleeper_and_changes_nothing(line: Line) -> None:
+def test_every_writing_verb_conflicts_with_a_sleeper_and_changes_nothing(line: BadInputPipeline) -> None:
     line.send(4)
     sleeper = _asleep(line, "read:before")
     try:
@@ -113,7 +113,7 @@ def test_every_writing_verb_conflicts_with_a_sleeper_and_changes_nothing(line: L
     assert '"records": 1' in out
 
 
-def test_an_abort_wins_over_a_sleeper(line: Line) -> None:
+def test_an_abort_wins_over_a_sleeper(line: BadInputPipeline) -> None:
     line.send(5)
     shops = _sum(line)
     sleeper = _asleep(line, "gate:after")
@@ -128,7 +128,7 @@ def test_an_abort_wins_over_a_sleeper(line: Line) -> None:
 
 
 @pytest.mark.parametrize("point", PHASES)
-def test_a_sleeper_that_wakes_after_a_later_attempt_published_is_fenced(line: Line, point: str) -> None:
+def test_a_sleeper_that_wakes_after_a_later_attempt_published_is_fenced(line: BadInputPipeline, point: str) -> None:
     line.send(6)
     shops = _sum(line)
     sleeper = _asleep(line, point)
@@ -167,7 +167,7 @@ def test_a_sleeper_in_the_gap_of_the_commit_that_makes_the_table_is_fenced(make_
     assert _sum(line) == (2, 3)
 
 
-def test_a_sleeper_in_the_gap_of_the_dead_letters_commit_is_fenced(line: Line) -> None:
+def test_a_sleeper_in_the_gap_of_the_dead_letters_commit_is_fenced(line: BadInputPipeline) -> None:
     before = _sum(line)
     line.send(*[1] * 30)
     line.topics.produce(line.topic, [b"{"])
@@ -183,7 +183,7 @@ def test_a_sleeper_in_the_gap_of_the_dead_letters_commit_is_fenced(line: Line) -
 
 
 def test_a_stale_commit_that_lands_between_version_and_commit_is_removed_by_the_attempt_that_loses_to_it(
-    line: Line,
+    line: BadInputPipeline,
 ) -> None:
     line.send(8)
     before, chain = _sum(line), len(line.checkpoints())
@@ -203,7 +203,7 @@ def test_a_stale_commit_that_lands_between_version_and_commit_is_removed_by_the_
     assert (_sum(line), len(line.checkpoints())) == ((before[0] + 1, before[1] + 8), chain + 1)
 
 
-def test_a_stale_commit_of_which_no_later_attempt_knew_is_removed_by_the_next_one(line: Line) -> None:
+def test_a_stale_commit_of_which_no_later_attempt_knew_is_removed_by_the_next_one(line: BadInputPipeline) -> None:
     line.send(9)
     before = _sum(line)
     stale = _asleep(line, GAP)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.sales import Sales
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
+from tests.support.sales import Sales
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240711"))
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
 
 
 @dataclass
-class Line:
+class TillPipeline:
     """The topic, the oracle, the command, and the JSON of the checkpoints made so far."""
 
     tidemark: Command
@@ -46,12 +46,14 @@ class Line:
 
 
 @pytest.fixture(scope="module")
-def line(topics: Topics, broker: str, spark_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+def line(
+    topics: Topics, broker: str, spark_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TillPipeline]:
     """A topic of two partitions with 60 sales; no checkpoint yet."""
     topic = topics.make(partitions=2)
     tidemark = Command(tmp_path_factory.mktemp("till"), broker, spark_server)
     tidemark.declare(DECLARATION, topic=topic)
-    made = Line(tidemark, topics, topic, Sales(SEED))
+    made = TillPipeline(tidemark, topics, topic, Sales(SEED))
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
     made.send(60)
     yield made

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.disk_context import DiskContext
-from tests.cli.shops import Shop
+from tests.support.disk_context import DiskContext
+from tests.support.sales_pipeline import SalesPipeline
 from tidemark.environment import SystemClock
 from tidemark.errors import TidemarkError
 from tidemark.operations import checkpoints
@@ -29,7 +29,7 @@ class Ahead:
 
 
 def main(folder: Path, ahead: int, *at: str) -> int:
-    shop = Shop.opened(folder)
+    shop = SalesPipeline.opened(folder)
     shop.sell()  # the same records in every process
     shop.line._ids = (f"{os.getpid():016x}{n:016x}" for n in itertools.count(1))
     context = DiskContext(shop.line, shop.tidemark.settings)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.cli.command import Command
+from tests.support.cli import Command
 from tidemark.cli import airflow_dags
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
 from tidemark.cli.airflow_dags import PipelineDags, dags_of

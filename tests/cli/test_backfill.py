@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import DECLARATION, Line
+from tests.cli.conftest import DECLARATION, TillPipeline
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 FIX = '    dearest: Annotated[Decimal, Precision(10, 2)] = state.max("price")\n'
 SUM = '= state.sum("price")\n'
 
 
-def _backfill(line: Line, *options: str) -> dict[str, Any]:
+def _backfill(line: TillPipeline, *options: str) -> dict[str, Any]:
     told: dict[str, Any] = line.tidemark("backfill", "till", "--from-checkpoint", "chk-1", *options, "--json").ok().json
     return told
 
 
-def _hash(line: Line, uid: str, *options: str) -> str:
+def _hash(line: TillPipeline, uid: str, *options: str) -> str:
     told: str = line.tidemark("state", "hash", "till", uid, *options, "--json").ok().json["sha256"]
     return told
 
 
-def _dearest(line: Line) -> dict[tuple[str, int], Decimal]:
+def _dearest(line: TillPipeline) -> dict[tuple[str, int], Decimal]:
     """The largest price of each till since the first checkpoint, over all days."""
     ends, found = line.ends(line.made[0]), dict[tuple[str, int], Decimal]()
     for partition, sales in line.sales.sent.items():
@@ -33,7 +33,7 @@ def _dearest(line: Line) -> dict[tuple[str, int], Decimal]:
     return found
 
 
-def test_a_backfill_is_killed_repeated_compared_and_promoted(line: Line) -> None:
+def test_a_backfill_is_killed_repeated_compared_and_promoted(line: TillPipeline) -> None:
     line.run("--max-records", "10")
     line.run("--max-records", "10")
     line.run()
@@ -69,7 +69,7 @@ def test_a_backfill_is_killed_repeated_compared_and_promoted(line: Line) -> None
     assert _backfill(line, "--mode", "promote", "--execute")["promoted"] is True, "a repeated call finds it done"
 
 
-def test_records_that_kafka_has_dropped_are_named_before_anything_is_written(line: Line) -> None:
+def test_records_that_kafka_has_dropped_are_named_before_anything_is_written(line: TillPipeline) -> None:
     line.topics.trim(line.topic, 12)
     before = line.tidemark.objects("till")
     command = ("backfill", "till", "--from-checkpoint", "chk-1", "--name", "again", "--execute")

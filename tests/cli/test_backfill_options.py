@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
+from tests.support.sales import Sales
 
 DECLARATION = Path(__file__).parent / "pipelines" / "till.py"
 SEED = 20241123
@@ -20,7 +20,7 @@ def tidemark(tmp_path: Path) -> Iterator[Command]:
     """The commands over three checkpoints of a till."""
     made = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     made.declare(DECLARATION, topic="sales")
-    line, sales = DiskLine(made.warehouse, made.context.pipeline("till"), "sales"), Sales(SEED)
+    line, sales = DiskPipeline(made.warehouse, made.context.pipeline("till"), "sales"), Sales(SEED)
     for _ in range(3):
         line.send(sales.more(12))
         line.checkpoint()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Line
-from tests.cli.sales import START
+from tests.cli.conftest import TillPipeline
+from tests.support.sales import START
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
@@ -29,7 +29,7 @@ FACTS = {
 """Documented keys of a checkpoint; a script may rely on them."""
 
 
-def _check(line: Line, made: dict[str, Any]) -> None:
+def _check(line: TillPipeline, made: dict[str, Any]) -> None:
     """One checkpoint against the oracle: ranges, counts and the state of both operators."""
     ends, starts = line.ends(made), line.starts(made)
     assert made["records"] == sum(ends.values()) - sum(starts.values())
@@ -43,22 +43,22 @@ def _check(line: Line, made: dict[str, Any]) -> None:
     assert _tills(line, made["id"]) == line.sales.tills(ends)
 
 
-def _rows(line: Line, uid: str, *options: str) -> list[dict[str, Any]]:
+def _rows(line: TillPipeline, uid: str, *options: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = line.tidemark("state", "show", "till", uid, *options, "--json").ok().json
     return rows
 
 
-def _accounts(line: Line, checkpoint: str) -> dict[str, dict[str, Any]]:
+def _accounts(line: TillPipeline, checkpoint: str) -> dict[str, dict[str, Any]]:
     rows = _rows(line, "accounts", "--checkpoint", checkpoint, "--limit", "1000")
     return {r["account"]: {k: v for k, v in r.items() if k not in ("account", "_changed")} for r in rows}
 
 
-def _tills(line: Line, checkpoint: str) -> dict[tuple[str, int, str], dict[str, Any]]:
+def _tills(line: TillPipeline, checkpoint: str) -> dict[tuple[str, int, str], dict[str, Any]]:
     rows = _rows(line, "tills", "--checkpoint", checkpoint, "--limit", "1000")
     return {(r["shop"], r["till"], r["day"]): {"sales": r["sales"], "total": r["total"]} for r in rows}
 
 
-def test_before_the_first_checkpoint_there_is_nothing_to_read(line: Line) -> None:
+def test_before_the_first_checkpoint_there_is_nothing_to_read(line: TillPipeline) -> None:
     assert line.tidemark("checkpoint", "list", "till", "--json").ok().json == []
     assert "no checkpoints yet" in line.tidemark("checkpoint", "list", "till").ok().err
     line.tidemark("checkpoint", "show", "till", "1").failed(3, "1")
@@ -67,7 +67,7 @@ def test_before_the_first_checkpoint_there_is_nothing_to_read(line: Line) -> Non
     assert line.tidemark.objects("till") == {}
 
 
-def test_run_with_max_records_cuts_every_partition(line: Line) -> None:
+def test_run_with_max_records_cuts_every_partition(line: TillPipeline) -> None:
     made = line.run("--max-records", "7")
     assert set(made) == FACTS
     assert (made["id"], made["parent"], made["sequence"], made["attempt"]) == ("chk-1", None, 1, 1)
@@ -80,7 +80,7 @@ def test_run_with_max_records_cuts_every_partition(line: Line) -> None:
     _check(line, made)
 
 
-def test_run_until_a_time_reads_what_is_older(line: Line) -> None:
+def test_run_until_a_time_reads_what_is_older(line: TillPipeline) -> None:
     made = line.run("--until", UNTIL.isoformat())
     assert made["interval_end"] == made["covered_until"] == "2024-05-01T12:00:00Z"
     assert made["logical_time"] >= line.made[0]["logical_time"]
@@ -90,7 +90,7 @@ def test_run_until_a_time_reads_what_is_older(line: Line) -> None:
     _check(line, made)
 
 
-def test_a_covered_time_makes_no_checkpoint_and_says_which_one_covers_it(line: Line) -> None:
+def test_a_covered_time_makes_no_checkpoint_and_says_which_one_covers_it(line: TillPipeline) -> None:
     before = line.tidemark.objects("till")
     assert line.run("--until", "2024-05-01T12:00:00") == {"covered_by": "chk-2"}
     assert line.run("--until", "2024-04-30T00:00:00+02:00") == {"covered_by": "chk-2"}
@@ -99,7 +99,7 @@ def test_a_covered_time_makes_no_checkpoint_and_says_which_one_covers_it(line: L
     assert line.tidemark.objects("till") == before
 
 
-def test_a_process_prints_json_on_stdout_and_progress_on_stderr(line: Line) -> None:
+def test_a_process_prints_json_on_stdout_and_progress_on_stderr(line: TillPipeline) -> None:
     answer = line.tidemark.process("run", "till", "--json").ok()
     made = answer.json
     line.made.append(made)
@@ -110,7 +110,7 @@ def test_a_process_prints_json_on_stdout_and_progress_on_stderr(line: Line) -> N
     _check(line, made)
 
 
-def test_an_idle_range_completes_a_manifest_and_no_table_version(line: Line) -> None:
+def test_an_idle_range_completes_a_manifest_and_no_table_version(line: TillPipeline) -> None:
     before = line.tidemark.objects("till")
     answer = line.tidemark("run", "till").ok()
     told = dict(text.split(None, 1) for text in answer.out.splitlines())
@@ -123,7 +123,7 @@ def test_an_idle_range_completes_a_manifest_and_no_table_version(line: Line) -> 
     assert _accounts(line, "chk-4") == line.sales.accounts(line.ends(third))
 
 
-def test_list_shows_newest_first_with_the_same_facts_as_run(line: Line) -> None:
+def test_list_shows_newest_first_with_the_same_facts_as_run(line: TillPipeline) -> None:
     listed = line.tidemark("checkpoint", "list", "till", "--json").ok().json
     assert [c["id"] for c in listed] == ["chk-4", "chk-3", "chk-2", "chk-1"]
     assert line.tidemark("checkpoint", "list", "till", "--limit", "2", "--json").ok().json == listed[:2]
@@ -136,7 +136,7 @@ def test_list_shows_newest_first_with_the_same_facts_as_run(line: Line) -> None:
     assert people[1].split()[0] == "chk-4"
 
 
-def test_show_is_the_manifest_word_for_word(line: Line) -> None:
+def test_show_is_the_manifest_word_for_word(line: TillPipeline) -> None:
     shown = line.tidemark("checkpoint", "show", "till", "chk-3", "--json").ok().json
     stored = next((line.tidemark.warehouse / "till" / "timelines").rglob("*3.json"))
     assert shown.pop("savepoints") == []
@@ -154,7 +154,7 @@ def test_show_is_the_manifest_word_for_word(line: Line) -> None:
     line.tidemark("checkpoint", "show", "till", "3.5").failed(2, "not a checkpoint id")
 
 
-def test_one_key_is_shown_at_any_checkpoint(line: Line) -> None:
+def test_one_key_is_shown_at_any_checkpoint(line: TillPipeline) -> None:
     for made in line.made:
         expected = line.sales.accounts(_ends(line, made))
         for account in ("", "ann", "c/d", "ünal", "e\"f'g"):
@@ -167,7 +167,7 @@ def test_one_key_is_shown_at_any_checkpoint(line: Line) -> None:
                 answer.failed(3, made["id"])
 
 
-def test_a_composite_key_is_given_column_by_column(line: Line) -> None:
+def test_a_composite_key_is_given_column_by_column(line: TillPipeline) -> None:
     expected = line.sales.tills(_ends(line, line.made[-1]))
     for (shop, till, day), values in expected.items():
         [row] = _rows(line, "tills", "--key", shop, f"--key={till}", "--key", day)
@@ -191,12 +191,12 @@ def test_a_composite_key_is_given_column_by_column(line: Line) -> None:
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )
 def test_a_key_that_is_not_there_or_makes_no_sense(
-    line: Line, arguments: tuple[str, ...], code: int, word: str
+    line: TillPipeline, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
     line.tidemark("state", "show", "till", *arguments, "--json").failed(code, word)
 
 
-def test_an_export_equals_what_show_tells(line: Line, tmp_path: Path) -> None:
+def test_an_export_equals_what_show_tells(line: TillPipeline, tmp_path: Path) -> None:
     import pyarrow.parquet
 
     for uid in ("accounts", "tills"):
@@ -209,7 +209,7 @@ def test_an_export_equals_what_show_tells(line: Line, tmp_path: Path) -> None:
             assert sorted(map(_text, rows)) == sorted(map(_text, shown))
 
 
-def test_an_export_refuses_a_file_that_exists_or_cannot_be(line: Line, tmp_path: Path) -> None:
+def test_an_export_refuses_a_file_that_exists_or_cannot_be(line: TillPipeline, tmp_path: Path) -> None:
     to = tmp_path / "mine.csv"
     to.write_text("precious")
     line.tidemark("state", "export", "till", "accounts", "--to", str(to)).failed(2, "exists", "left alone")
@@ -220,14 +220,14 @@ def test_an_export_refuses_a_file_that_exists_or_cannot_be(line: Line, tmp_path:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.csv"]
 
 
-def test_abort_without_anything_in_progress_says_so(line: Line) -> None:
+def test_abort_without_anything_in_progress_says_so(line: TillPipeline) -> None:
     for options in ((), ("--execute",)):
         answer = line.tidemark("checkpoint", "abort", "till", *options, "--json").ok()
         assert answer.json == {"aborted": None, "would_abort": None, "reason": None}
         assert "no checkpoint in progress" in answer.err
 
 
-def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: Line) -> None:
+def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: TillPipeline) -> None:
     line.send(10)
     checkpoints.plan(line.tidemark.context, "till", PlanRequest(origin="test"))
     before = line.tidemark.objects("till")
@@ -243,7 +243,7 @@ def test_abort_is_a_dry_run_until_it_is_told_to_execute(line: Line) -> None:
     assert (record["id"], record["failure"]["reason"]) == (5, "DECLINED")
 
 
-def test_what_is_sealed_cannot_be_aborted_and_is_published_by_the_next_run(line: Line) -> None:
+def test_what_is_sealed_cannot_be_aborted_and_is_published_by_the_next_run(line: TillPipeline) -> None:
     crash = {"TIDEMARK_CRASH_AT": "seal:after", "TIDEMARK_TEST_FAULTS": "1"}
     assert line.tidemark.process("run", "till", **crash).code == -9
     line.tidemark("checkpoint", "abort", "till", "--execute", "--json").failed(4, "chk-6 was sealed before")
@@ -254,7 +254,7 @@ def test_what_is_sealed_cannot_be_aborted_and_is_published_by_the_next_run(line:
     _check(line, made)
 
 
-def _ends(line: Line, made: dict[str, Any]) -> dict[int, int]:
+def _ends(line: TillPipeline, made: dict[str, Any]) -> dict[int, int]:
     """End offsets, of what `run` tells and of a manifest alike."""
     if "ranges" in made:
         return line.ends(made)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 
 PAGE = ROOT / "docs/how-to/dead-letters.md"
 
@@ -22,18 +22,18 @@ def _flight(tail_number: str | None, n: int) -> bytes:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> DiskLine:
+def line(tmp_path: Path) -> DiskPipeline:
     """The README's pipeline after three checkpoints, each with a flight without an aircraft."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1", tmp_path / ".tidemark/warehouse")
     tidemark.declare(_block(README, "python", "Pipeline("), file="flights.py")
-    made = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
+    made = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     for number in range(3):
         made.send([(0, _flight(None if n == 4 else "N14228", 10 * number + n), n) for n in range(9)])
         made.checkpoint()
     return made
 
 
-def test_the_python_of_the_page_runs_and_its_process_ends_well(line: DiskLine, tmp_path: Path) -> None:
+def test_the_python_of_the_page_runs_and_its_process_ends_well(line: DiskPipeline, tmp_path: Path) -> None:
     [block] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     assert "to_pyarrow" not in block and "to_pandas" not in block
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_the_python_of_the_page_runs_and_its_process_ends_well(line: DiskLine, t
         assert re.search(r"null_key\W+3\W", done.stdout)
 
 
-def test_a_later_checkpoint_names_the_dead_letters_of_earlier_ones_too(line: DiskLine) -> None:
+def test_a_later_checkpoint_names_the_dead_letters_of_earlier_ones_too(line: DiskPipeline) -> None:
     assert "every later checkpoint of it names the dead letters of the earlier ones too" in " ".join(
         PAGE.read_text().split()
     )

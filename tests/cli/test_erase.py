@@ -8,23 +8,23 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import SalesPipeline
 
 ERASE = ("erase", "till", "accounts", "--key", "bob")
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[SalesPipeline]:
     """Five checkpoints, the second one compacted."""
-    made = Shop.opened(tmp_path)
+    made = SalesPipeline.opened(tmp_path)
     made.checkpoints(2, compact_every=2)
     made.checkpoints(3)
     with commands_over(made.line):
         yield made
 
 
-def named(shop: Shop, uid: str = "accounts") -> dict[str, list[Path]]:
+def named(shop: SalesPipeline, uid: str = "accounts") -> dict[str, list[Path]]:
     """Data files of an operator per checkpoint, as deltalake says which a version has."""
     found: dict[str, list[Path]] = {}
     for c in shop.line.coordinator.timelines.all():
@@ -36,7 +36,7 @@ def named(shop: Shop, uid: str = "accounts") -> dict[str, list[Path]]:
     return found
 
 
-def rows(shop: Shop, key: str) -> dict[str, int]:
+def rows(shop: SalesPipeline, key: str) -> dict[str, int]:
     """Rows of a key that every checkpoint names."""
     return {
         name: sum(pq.read_table(p, partitioning=None)["account"].to_pylist().count(key) for p in paths)
@@ -44,7 +44,7 @@ def rows(shop: Shop, key: str) -> dict[str, int]:
     }
 
 
-def states(shop: Shop) -> dict[int, dict[str, int]]:
+def states(shop: SalesPipeline) -> dict[int, dict[str, int]]:
     """Sales per account at every checkpoint, as the command line tells it."""
     told = {}
     for n in shop.made:
@@ -53,12 +53,12 @@ def states(shop: Shop) -> dict[int, dict[str, int]]:
     return told
 
 
-def without(shop: Shop, key: str) -> dict[int, dict[str, int]]:
+def without(shop: SalesPipeline, key: str) -> dict[int, dict[str, int]]:
     """The same by plain Python, less a key."""
     return {n: {k: v for k, v in shop.accounts(n).items() if k != key} for n in shop.made}
 
 
-def test_a_dry_run_says_where_the_key_is_and_what_stays(shop: Shop) -> None:
+def test_a_dry_run_says_where_the_key_is_and_what_stays(shop: SalesPipeline) -> None:
     before = shop.tidemark.objects("till")
     told = shop.tidemark(*ERASE, "--json").ok().json
     assert (told["executed"], told["erasure"], told["key"]) == (False, None, ["bob"])
@@ -72,7 +72,7 @@ def test_a_dry_run_says_where_the_key_is_and_what_stays(shop: Shop) -> None:
     assert shop.tidemark.objects("till") == before, "a dry run writes nothing"
 
 
-def test_an_erased_key_is_in_no_file_that_any_restore_point_names(shop: Shop) -> None:
+def test_an_erased_key_is_in_no_file_that_any_restore_point_names(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--checkpoint", "2").ok()
     shop.tidemark("fork", "till", "trial", "--checkpoint", "3").ok()
     assert min(rows(shop, "bob").values()) > 0
@@ -88,7 +88,7 @@ def test_an_erased_key_is_in_no_file_that_any_restore_point_names(shop: Shop) ->
     assert (again["erasure"], again["restore_points"]) == (None, {})
 
 
-def test_with_now_the_bytes_are_gone_from_tables_and_logs(shop: Shop) -> None:
+def test_with_now_the_bytes_are_gone_from_tables_and_logs(shop: SalesPipeline) -> None:
     tables = shop.tidemark.warehouse / "till" / "state" / "accounts"
     for first in ("", "ann"):
         # What is written again has bounds in the log: now the key is the least one of each file.
@@ -113,7 +113,7 @@ def test_with_now_the_bytes_are_gone_from_tables_and_logs(shop: Shop) -> None:
     shop.tidemark("verify", "till", "--content").ok()
 
 
-def test_a_composite_key_takes_a_value_per_column(shop: Shop) -> None:
+def test_a_composite_key_takes_a_value_per_column(shop: SalesPipeline) -> None:
     key = next(iter(shop.sales.tills({0: 1, 1: 1})))
     asked = ("erase", "till", "tills", "--key", key[0], f"--key={key[1]}", "--key", key[2])
     assert shop.tidemark(*asked, "--json").ok().json["restore_points"]
@@ -123,7 +123,7 @@ def test_a_composite_key_takes_a_value_per_column(shop: Shop) -> None:
     shop.tidemark("erase", "till", "nobody", "--key", "x").failed(3, "no checkpoint of till has an operator 'nobody'")
 
 
-def test_a_legal_hold_refuses(shop: Shop) -> None:
+def test_a_legal_hold_refuses(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "audit", "--checkpoint", "2").ok()
     shop.tidemark("savepoint", "hold", "till", "audit", "--why", "case 7", "--owner", "legal").ok()
     before = shop.tidemark.objects("till")
@@ -133,7 +133,7 @@ def test_a_legal_hold_refuses(shop: Shop) -> None:
     shop.tidemark(*ERASE, "--execute").ok()
 
 
-def test_a_blocked_key_never_comes_back(shop: Shop) -> None:
+def test_a_blocked_key_never_comes_back(shop: SalesPipeline) -> None:
     shop.tidemark(*ERASE, "--block", "--execute").ok()
     for _ in range(2):
         shop.checkpoint()

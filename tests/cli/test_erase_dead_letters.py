@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
 from tidemark.operations import retention
 
 PIPELINE = """
@@ -44,7 +44,7 @@ def house(tmp_path: Path) -> Iterator[Command]:
     """Two checkpoints; in the first a record of bob cannot be decoded, so it is a dead letter of both folds."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(PIPELINE, file="house.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("house"), "visits")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("house"), "visits")
     line.send([_visit("ann", 0), _visit("bob", 1), _visit("bob", 2, paid="much")])
     line.checkpoint()
     line.send([_visit("bob", 3)])

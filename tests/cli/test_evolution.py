@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import DECLARATION, Line
+from tests.cli.conftest import DECLARATION, TillPipeline
 
 NOWHERE = {"TIDEMARK_SPARK": "sc://127.0.0.1:1"}
 """Nobody listens there: whoever asks Spark first fails in other words."""
 
 
-def _declare(line: Line, *changes: tuple[str, str]) -> None:
+def _declare(line: TillPipeline, *changes: tuple[str, str]) -> None:
     text = Path(DECLARATION).read_text()
     for old, new in changes:
         assert old in text
@@ -22,14 +22,14 @@ ACCOUNTS = '        Fold("accounts", key_by="account", state=Account),\n'
 
 
 @pytest.fixture
-def before(line: Line) -> dict[str, bytes]:
+def before(line: TillPipeline) -> dict[str, bytes]:
     """What the store holds after at least one checkpoint."""
     if not line.made:
         line.run()
     return line.tidemark.objects("till")
 
 
-def test_all_that_does_not_fit_is_refused_before_spark_is_asked(line: Line, before: dict[str, bytes]) -> None:
+def test_all_that_does_not_fit_is_refused_before_spark_is_asked(line: TillPipeline, before: dict[str, bytes]) -> None:
     changes = [('state.distinct("shop")', 'state.list("shop")'), ('"till", "day")', '"till")')]
     _declare(line, *changes)
     told = line.tidemark("run", "till", **NOWHERE).failed(2, "the pipeline does not fit its state")
@@ -39,7 +39,7 @@ def test_all_that_does_not_fit_is_refused_before_spark_is_asked(line: Line, befo
 
 
 def test_a_removed_operator_is_refused_until_it_is_let_go_and_comes_back_empty(
-    line: Line, before: dict[str, bytes]
+    line: TillPipeline, before: dict[str, bytes]
 ) -> None:
     _declare(line, (ACCOUNTS, ""))
     line.tidemark("run", "till", **NOWHERE).failed(2, "accounts: is no longer declared", "--allow-non-restored-state")
@@ -56,7 +56,7 @@ def test_a_removed_operator_is_refused_until_it_is_let_go_and_comes_back_empty(
     assert line.tidemark("state", "show", "till", "accounts", "--json").ok().json == []
 
 
-def test_a_renamed_field_and_an_added_one_are_read_at_once(line: Line, before: dict[str, bytes]) -> None:
+def test_a_renamed_field_and_an_added_one_are_read_at_once(line: TillPipeline, before: dict[str, bytes]) -> None:
     tills = line.tidemark("state", "show", "till", "tills", "--json").ok().json
     _declare(
         line,

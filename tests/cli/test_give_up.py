@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import SalesPipeline
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[SalesPipeline]:
     """Four checkpoints."""
-    made = Shop.opened(tmp_path)
+    made = SalesPipeline.opened(tmp_path)
     made.checkpoints(4)
     with commands_over(made.line):
         yield made
 
 
-def manifest(shop: Shop, number: int) -> Path:
+def manifest(shop: SalesPipeline, number: int) -> Path:
     return Path(shop.tidemark.warehouse / "till" / "timelines" / "t1" / f"{number:012d}.json")
 
 
-def damage(shop: Shop, number: int) -> bytes:
+def damage(shop: SalesPipeline, number: int) -> bytes:
     """Tears a manifest; returns what it was."""
     path = manifest(shop, number)
     whole = path.read_bytes()
@@ -32,11 +32,11 @@ def damage(shop: Shop, number: int) -> bytes:
     return whole
 
 
-def listed(shop: Shop) -> list[str]:
+def listed(shop: SalesPipeline) -> list[str]:
     return [c["id"] for c in shop.tidemark("checkpoint", "list", "till", "--json").ok().json]
 
 
-def test_it_is_named_by_plan_and_apply_and_keeps_its_line(shop: Shop) -> None:
+def test_it_is_named_by_plan_and_apply_and_keeps_its_line(shop: SalesPipeline) -> None:
     damage(shop, 2)
     planned = shop.tidemark("retention", "plan", "till", "--keep", "keep_last(1)", "--json").ok().json
     (bad,) = planned["damaged"]
@@ -52,7 +52,7 @@ def test_it_is_named_by_plan_and_apply_and_keeps_its_line(shop: Shop) -> None:
     assert (checked.code, "000000000002.json" in checked.err) == (6, True)
 
 
-def test_put_back_nothing_is_lost(shop: Shop) -> None:
+def test_put_back_nothing_is_lost(shop: SalesPipeline) -> None:
     asked = ("state", "show", "till", "accounts", "--checkpoint", "2", "--json")
     rows = shop.tidemark(*asked).ok().json
     whole = damage(shop, 2)
@@ -61,7 +61,7 @@ def test_put_back_nothing_is_lost(shop: Shop) -> None:
     assert shop.tidemark(*asked).ok().json == rows
 
 
-def test_given_up_it_is_passed_over_by_every_command(shop: Shop) -> None:
+def test_given_up_it_is_passed_over_by_every_command(shop: SalesPipeline) -> None:
     damage(shop, 2)
     would = shop.tidemark("checkpoint", "give-up", "till", "chk-2", "--json").ok().json
     assert (would["given_up"], would["timeline"], would["goes_on_from"], would["read_again"]) == (False, "t1", None, {})
@@ -81,7 +81,7 @@ def test_given_up_it_is_passed_over_by_every_command(shop: Shop) -> None:
     shop.tidemark("timeline", "list", "till").ok()
 
 
-def test_where_it_was_the_newest_one_the_line_goes_on_from_the_one_before(shop: Shop) -> None:
+def test_where_it_was_the_newest_one_the_line_goes_on_from_the_one_before(shop: SalesPipeline) -> None:
     damage(shop, 4)
     shop.tidemark("checkpoint", "list", "till").failed(1, "000000000004.json", "give-up")
     told = shop.tidemark("checkpoint", "give-up", "till", "chk-4", "--json").ok().json

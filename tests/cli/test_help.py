@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tests.cli.command import Command
+from tests.support.cli import Command
 from tests.test_public_api import HEAVY
 from tidemark.cli.main import app
 

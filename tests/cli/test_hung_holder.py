@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shops import Shop
+from tests.support.sales_pipeline import SalesPipeline
 from tidemark.errors import BusyError
 from tidemark.storage.local_store import FileTimelineLock
 
@@ -61,7 +61,7 @@ def test_a_stopped_run_is_overtaken_once_its_time_is_over_and_fenced_when_it_wak
         assert (woken, answer) == (0, out)
     else:
         assert (woken, answer.split()[0]) == (4, "FencedError")
-    line = Shop.opened(tmp_path).line
+    line = SalesPipeline.opened(tmp_path).line
     assert [(c.id, c.sealed.attempt) for c in line.coordinator.checkpoints()] == [(1, by)]
 
 

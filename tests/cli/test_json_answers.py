@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import SalesPipeline
 
 RECORDED = Path(__file__).with_name("json_answers.json")
 KEEP = "keep_last(1)"
@@ -43,15 +43,15 @@ def shape(value: Any) -> Any:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[SalesPipeline]:
     """Three checkpoints."""
-    made = Shop.opened(tmp_path)
+    made = SalesPipeline.opened(tmp_path)
     made.checkpoints(3)
     with commands_over(made.line):
         yield made
 
 
-def test_the_bodies_of_all_commands_are_those_that_were_recorded(shop: Shop) -> None:
+def test_the_bodies_of_all_commands_are_those_that_were_recorded(shop: SalesPipeline) -> None:
     rows = shop.tidemark("state", "show", "till", "accounts", "--json").ok().json
     key = next(row["account"] for row in rows if row["account"].isalnum())
     found: dict[str, Any] = {}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import NOW_MS, DiskLine
+from tests.support.cli import Command
+from tests.support.disk import NOW_MS, DiskPipeline
 
 DECLARATION = Path(__file__).parent / "pipelines" / "stall.py"
 
@@ -15,7 +15,7 @@ def stall(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """A warehouse of three checkpoints; the second is an idle one."""
     tidemark = Command(tmp_path_factory.mktemp("stall"), "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, topic="orders")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("stall"), "orders")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("stall"), "orders")
     for batch in (["tea", 'm"ug'], [], ["tea"]):
         line.send([(0, b'{"customer":"c","article":"%s"}' % a.replace('"', '\\"').encode(), NOW_MS) for a in batch])
         line.checkpoint()

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Line
+from tests.cli.conftest import TillPipeline
 from tidemark.operations import reads
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
-def _replayed(line: Line, checkpoint: str) -> list[dict[str, Any]]:
+def _replayed(line: TillPipeline, checkpoint: str) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = line.tidemark("checkpoint", "replay", "till", checkpoint, "--json").ok().json
     return told
 
 
-def _hashes(line: Line, checkpoint: str) -> list[str]:
+def _hashes(line: TillPipeline, checkpoint: str) -> list[str]:
     """Hashes of the states as they are computed again, which must equal those of the manifest."""
     before = line.tidemark.objects("till")
     told = _replayed(line, checkpoint)
@@ -32,7 +32,7 @@ def _hashes(line: Line, checkpoint: str) -> list[str]:
     return [s["sha256_replayed"] for s in told]
 
 
-def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: Line) -> None:
+def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: TillPipeline) -> None:
     line.run("--max-records", "10")
     line.run()
     first = _hashes(line, "chk-2")
@@ -47,13 +47,13 @@ def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: Line)
     assert _hashes(line, "chk-2") == first
 
 
-def test_a_checkpoint_over_a_compacted_base_is_replayed(line: Line) -> None:
+def test_a_checkpoint_over_a_compacted_base_is_replayed(line: TillPipeline) -> None:
     plan = reads.get_checkpoint(line.tidemark.context, "till", 3).plan
     assert set(plan.adopted) == {"accounts", "tills"}
     assert _hashes(line, "chk-3") != _hashes(line, "chk-1")
 
 
-def test_the_printed_query_answers_in_spark_as_the_command_line_does(line: Line) -> None:
+def test_the_printed_query_answers_in_spark_as_the_command_line_does(line: TillPipeline) -> None:
     wanted = line.tidemark("state", "sql", "till", "select account, sales from accounts order by account", "--json")
     text = line.tidemark("state", "query", "till", "accounts").ok().out
     with line.tidemark.context.session("test of a printed query", 1) as spark:
@@ -61,7 +61,7 @@ def test_the_printed_query_answers_in_spark_as_the_command_line_does(line: Line)
     assert [row.asDict() for row in rows] == wanted.ok().json
 
 
-def test_records_that_kafka_has_dropped_cannot_be_replayed(line: Line) -> None:
+def test_records_that_kafka_has_dropped_cannot_be_replayed(line: TillPipeline) -> None:
     line.topics.trim(line.topic, 12)
     line.tidemark("checkpoint", "replay", "till", "chk-1").failed(6, "chk-1 cannot be replayed", "checkpoint list till")
     assert not (line.tidemark.warehouse / "till" / "scratch").exists()

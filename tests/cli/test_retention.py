@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import SalesPipeline
 from tidemark.declare.retention import Retention
 from tidemark.operations import retention
 from tidemark.testing.twin.memory import ManualClock
@@ -17,22 +17,22 @@ KEEP = ("--keep", "keep_last(2)")
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[SalesPipeline]:
     """Five checkpoints, the second one compacted, so that a sweep has something to free."""
-    made = Shop.opened(tmp_path)
+    made = SalesPipeline.opened(tmp_path)
     made.checkpoints(2, compact_every=2)
     made.checkpoints(3)
     with commands_over(made.line):
         yield made
 
 
-def files(shop: Shop) -> set[str]:
+def files(shop: SalesPipeline) -> set[str]:
     """Data files below the warehouse."""
     root = shop.tidemark.warehouse
     return {str(p.relative_to(root)) for p in root.rglob("*.parquet") if "_delta_log" not in p.parts}
 
 
-def test_a_plan_says_what_goes_and_why_and_what_keeps_the_rest(shop: Shop) -> None:
+def test_a_plan_says_what_goes_and_why_and_what_keeps_the_rest(shop: SalesPipeline) -> None:
     before = shop.tidemark.objects("till")
     told = shop.tidemark("retention", "plan", "till", *KEEP, "--json").ok().json
     assert (told["rule"], told["released"]) == ("keep_last(2)", ["chk-1", "chk-2", "chk-3"])
@@ -49,14 +49,14 @@ def test_a_plan_says_what_goes_and_why_and_what_keeps_the_rest(shop: Shop) -> No
     assert shop.tidemark.objects("till") == before, "a plan writes nothing"
 
 
-def test_without_a_rule_everything_is_kept_and_the_plan_says_so(shop: Shop) -> None:
+def test_without_a_rule_everything_is_kept_and_the_plan_says_so(shop: SalesPipeline) -> None:
     told = shop.tidemark("retention", "plan", "till", "--json").ok().json
     assert (told["rule"], told["released"], told["free"]) == (None, [], [])
     assert [k["why"] for k in told["kept_by"]] == ["no rule"]
     assert "every checkpoint is kept" in shop.tidemark("retention", "plan", "till").ok().err
 
 
-def test_apply_is_a_dry_run_unless_it_is_told_otherwise(shop: Shop) -> None:
+def test_apply_is_a_dry_run_unless_it_is_told_otherwise(shop: SalesPipeline) -> None:
     before = shop.tidemark.objects("till")
     answer = shop.tidemark("retention", "apply", "till", *KEEP).ok()
     assert "would delete 0 files" in answer.err
@@ -64,7 +64,7 @@ def test_apply_is_a_dry_run_unless_it_is_told_otherwise(shop: Shop) -> None:
     assert shop.tidemark.objects("till") == before
 
 
-def test_what_one_run_releases_the_next_one_deletes_when_its_grace_time_is_over(shop: Shop) -> None:
+def test_what_one_run_releases_the_next_one_deletes_when_its_grace_time_is_over(shop: SalesPipeline) -> None:
     had = files(shop)
     first = shop.tidemark("retention", "apply", "till", *KEEP, "--execute", "--json").ok().json
     assert first["released"] == ["chk-1", "chk-2", "chk-3"]
@@ -79,7 +79,7 @@ def test_what_one_run_releases_the_next_one_deletes_when_its_grace_time_is_over(
     assert third["deleted_files"] == 0
 
 
-def test_a_released_checkpoint_is_refused_by_every_verb_and_told_of(shop: Shop) -> None:
+def test_a_released_checkpoint_is_refused_by_every_verb_and_told_of(shop: SalesPipeline) -> None:
     shop.tidemark("retention", "apply", "till", *KEEP, "--grace", "0", "--execute").ok()
     verbs = (
         ("state", "show", "till", "accounts", "--checkpoint", "1"),
@@ -107,7 +107,7 @@ def test_a_released_checkpoint_is_refused_by_every_verb_and_told_of(shop: Shop) 
     assert held == shop.accounts(5)
 
 
-def test_a_savepoint_keeps_its_checkpoint_and_storage_says_how_much(shop: Shop) -> None:
+def test_a_savepoint_keeps_its_checkpoint_and_storage_says_how_much(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--checkpoint", "2").ok()
     shop.line.coordinator.objects  # noqa: B018  (the line is the same warehouse)
     done = shop.tidemark("retention", "apply", "till", *KEEP, "--grace", "0", "--execute", "--json").ok().json
@@ -125,7 +125,7 @@ def test_a_savepoint_keeps_its_checkpoint_and_storage_says_how_much(shop: Shop) 
     assert shop.tidemark("storage", "till", "--json").ok().json["total"]["free"] == june["alone_bytes"]
 
 
-def test_a_legal_hold_outlives_expiry_and_refuses_a_disposal(shop: Shop) -> None:
+def test_a_legal_hold_outlives_expiry_and_refuses_a_disposal(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "audit", "--checkpoint", "1", "--expires", "30d").ok()
     shop.tidemark("savepoint", "hold", "till", "audit", "--why", "case 7", "--owner", "legal").ok()
     shop.tidemark("savepoint", "dispose", "till", "audit", "--execute").failed(4, "a legal hold of legal: case 7")
@@ -138,14 +138,14 @@ def test_a_legal_hold_outlives_expiry_and_refuses_a_disposal(shop: Shop) -> None
     shop.tidemark("savepoint", "release", "till", "audit").failed(3, "no legal hold")
 
 
-def test_words_that_are_no_rule_are_refused(shop: Shop) -> None:
+def test_words_that_are_no_rule_are_refused(shop: SalesPipeline) -> None:
     for words in ("keep_last", "__import__('os').system('true')", "keep_last(0)", "daily(3, timezone='Nowhere')"):
         shop.tidemark("retention", "plan", "till", "--keep", words).failed(2)
     shop.tidemark("retention", "apply", "till", "--grace", "soon").failed(2, "not a span of time")
     shop.tidemark("retention", "plan", "nothing").failed(3)
 
 
-def test_a_damaged_newest_checkpoint_stops_a_release(shop: Shop) -> None:
+def test_a_damaged_newest_checkpoint_stops_a_release(shop: SalesPipeline) -> None:
     newest = json.loads(shop.tidemark("checkpoint", "show", "till", "5", "--json").ok().out)
     path = newest["sealed"]["acks"][0]["handle"]["segments"][-1]["path"]
     (shop.tidemark.warehouse / path / "5.1" / "part-0.parquet").unlink()
@@ -154,7 +154,7 @@ def test_a_damaged_newest_checkpoint_stops_a_release(shop: Shop) -> None:
     assert shop.tidemark.objects("till") == before, "an older one may be the way back"
 
 
-def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_says_so(shop: Shop) -> None:
+def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_says_so(shop: SalesPipeline) -> None:
     shop.tidemark("retention", "apply", "till", "--keep", "keep_last(1)", "--grace", "0", "--execute").ok()
     (segment,) = shop.line.coordinator.checkpoint(5).plan.handles["tills"]
     first = next(f.path for f in shop.line.tables.live_files(segment))
@@ -165,7 +165,7 @@ def test_a_checkpoint_whose_input_went_with_its_parent_cannot_be_repeated_and_sa
     assert "use one that is kept: chk-5" in answer.lines[2]
 
 
-def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop: Shop) -> None:
+def test_a_fork_that_is_closed_is_let_go_and_storage_says_what_became_of_it(shop: SalesPipeline) -> None:
     tidemark = shop.tidemark
     tidemark("fork", "till", "what-if", "--checkpoint", "chk-1").ok()
     made = shop.line.checkpoint(timeline="what-if")

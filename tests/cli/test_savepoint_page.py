@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
 from tidemark.operations import savepoints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ def _flight(n: int) -> bytes:
 def test_every_command_of_the_page_works_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(_block(README, "python", "Pipeline("), file="flights.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     for number in range(2):
         line.send([(0, _flight(number * 10 + n), n) for n in range(9)])
         line.checkpoint()
@@ -65,7 +65,7 @@ def test_an_upgrade_keeps_the_state_and_can_be_taken_back(tmp_path: Path, monkey
     assert new != old
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(old, file="flights.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     line.send([(0, _flight(n), n) for n in range(9)])
     line.checkpoint()
     line.send([(0, _flight(10 + n), 10 + n) for n in range(9)])

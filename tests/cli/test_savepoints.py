@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.cli.shops import Shop
+from tests.support.disk_context import commands_over
+from tests.support.sales_pipeline import SalesPipeline
 from tidemark.reading import read_state
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "deltalake", "duckdb", "confluent_kafka", "airflow", "great_expectations")
@@ -18,15 +18,15 @@ SECONDS = 2.0
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path) -> Iterator[SalesPipeline]:
     """Three checkpoints."""
-    made = Shop.opened(tmp_path)
+    made = SalesPipeline.opened(tmp_path)
     made.checkpoints(3)
     with commands_over(made.line):
         yield made
 
 
-def test_a_savepoint_is_told_with_what_it_pins(shop: Shop) -> None:
+def test_a_savepoint_is_told_with_what_it_pins(shop: SalesPipeline) -> None:
     before = set(shop.tidemark.objects("till"))
     told = shop.tidemark(
         "savepoint", "create", "till", "june", "--checkpoint", "chk-2", "--note", "half", "--expires", "30d",
@@ -55,7 +55,7 @@ def test_a_savepoint_is_told_with_what_it_pins(shop: Shop) -> None:
     assert "half" in table
 
 
-def test_checkpoints_are_shown_with_what_pins_them(shop: Shop) -> None:
+def test_checkpoints_are_shown_with_what_pins_them(shop: SalesPipeline) -> None:
     for name in ("one", "two"):
         shop.tidemark("savepoint", "create", "till", name, "--checkpoint", "2").ok()
     listed = shop.tidemark("checkpoint", "list", "till", "--json").ok().json
@@ -65,7 +65,7 @@ def test_checkpoints_are_shown_with_what_pins_them(shop: Shop) -> None:
     assert "one, two" in shop.tidemark("checkpoint", "show", "till", "2").ok().out
 
 
-def test_every_reader_takes_a_savepoint_in_place_of_a_checkpoint(shop: Shop, tmp_path: Path) -> None:
+def test_every_reader_takes_a_savepoint_in_place_of_a_checkpoint(shop: SalesPipeline, tmp_path: Path) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--checkpoint", "1").ok()
     wanted = shop.accounts(1)
     assert wanted != shop.accounts(3)
@@ -94,7 +94,7 @@ def test_every_reader_takes_a_savepoint_in_place_of_a_checkpoint(shop: Shop, tmp
     assert ids == names
 
 
-def test_two_restore_points_at_once_and_unknown_ones_are_refused(shop: Shop) -> None:
+def test_two_restore_points_at_once_and_unknown_ones_are_refused(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--checkpoint", "1").ok()
     show = ("state", "show", "till", "accounts")
     shop.tidemark(*show, "--savepoint", "june", "--checkpoint", "2").failed(2, "both a checkpoint and a savepoint")
@@ -109,7 +109,7 @@ def test_two_restore_points_at_once_and_unknown_ones_are_refused(shop: Shop) -> 
         read_state(None, "till", "accounts", by="flink")  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_created_says_so_by_exit_code(shop: Shop) -> None:
+def test_what_cannot_be_created_says_so_by_exit_code(shop: SalesPipeline) -> None:
     create = ("savepoint", "create", "till")
     shop.tidemark(*create, "june").ok()
     shop.tidemark(*create, "june").failed(4, "savepoint june pins chk-3", "use another name")
@@ -123,20 +123,20 @@ def test_what_cannot_be_created_says_so_by_exit_code(shop: Shop) -> None:
     shop.tidemark("savepoint", "update", "till", "june").failed(2, "nothing to change")
 
 
-def test_a_broken_pipeline_can_be_pinned_and_listed(shop: Shop) -> None:
+def test_a_broken_pipeline_can_be_pinned_and_listed(shop: SalesPipeline) -> None:
     (shop.tidemark.pipelines / "till.py").write_text("raise RuntimeError('broken')\n")
     shop.tidemark("savepoint", "create", "till", "june").ok()
     assert shop.tidemark("savepoint", "list", "till", "--json").ok().json[0]["name"] == "june"
 
 
-def test_a_list_does_not_fail_of_a_damaged_manifest(shop: Shop) -> None:
+def test_a_list_does_not_fail_of_a_damaged_manifest(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--checkpoint", "1").ok()
     (manifest,) = (shop.tidemark.warehouse / "till" / "timelines" / "t1").glob("*1.json")
     manifest.write_text("{}")
     assert shop.tidemark("savepoint", "list", "till", "--json").ok().json[0]["full_bytes"] is None
 
 
-def test_note_and_expiry_change_and_the_rest_stays(shop: Shop) -> None:
+def test_note_and_expiry_change_and_the_rest_stays(shop: SalesPipeline) -> None:
     shop.tidemark("savepoint", "create", "till", "june", "--expires", "2w").ok()
     told = (
         shop.tidemark("savepoint", "update", "till", "june", "--note", "kept", "--expires", "never", "--json").ok().json
@@ -146,7 +146,7 @@ def test_note_and_expiry_change_and_the_rest_stays(shop: Shop) -> None:
     assert shown == {**told, "needed_by": []}
 
 
-def test_a_disposal_is_a_dry_run_until_it_is_executed(shop: Shop) -> None:
+def test_a_disposal_is_a_dry_run_until_it_is_executed(shop: SalesPipeline) -> None:
     for name in ("june", "july"):
         shop.tidemark("savepoint", "create", "till", name).ok()
     before = shop.tidemark.objects("till")
@@ -165,14 +165,14 @@ def test_a_disposal_is_a_dry_run_until_it_is_executed(shop: Shop) -> None:
     assert data == {k: v for k, v in before.items() if not k.startswith("savepoints")}, "no file is touched"
 
 
-def test_what_is_needed_is_not_disposed(shop: Shop) -> None:
+def test_what_is_needed_is_not_disposed(shop: SalesPipeline) -> None:
     shop.tidemark("stop", "till", "--savepoint", "last").ok()
     answer = shop.tidemark("savepoint", "dispose", "till", "last")
     assert (answer.code, "stopped with it" in answer.err, "stopped with it" in answer.out) == (4, True, True)
     shop.tidemark("savepoint", "dispose", "till", "last", "--execute").failed(4, "stopped with it")
 
 
-def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: Shop) -> None:
+def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: SalesPipeline) -> None:
     shop.sell(7)
     done = shop.tidemark("stop", "till", "--savepoint", "last", "--note", "disk swap", "--json").ok()
     assert done.json == {
@@ -191,7 +191,7 @@ def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: S
     assert shop.tidemark("resume", "till", "--json").ok().json["resumed"] is False
 
 
-def test_a_drained_pipeline_goes_on_only_when_it_is_forced(shop: Shop) -> None:
+def test_a_drained_pipeline_goes_on_only_when_it_is_forced(shop: SalesPipeline) -> None:
     shop.tidemark("stop", "till", "--drain").failed(2, "--drain requires --savepoint")
     assert shop.tidemark("stop", "till", "--savepoint", "end", "--drain", "--json").ok().json["drained"] is True
     assert shop.tidemark("savepoint", "show", "till", "end", "--json").ok().json["drained"] is True
@@ -201,14 +201,14 @@ def test_a_drained_pipeline_goes_on_only_when_it_is_forced(shop: Shop) -> None:
     shop.tidemark("run", "till").ok()
 
 
-def test_a_stop_without_a_savepoint_makes_no_checkpoint(shop: Shop) -> None:
+def test_a_stop_without_a_savepoint_makes_no_checkpoint(shop: SalesPipeline) -> None:
     done = shop.tidemark("stop", "till", "--json").ok().json
     assert (done["savepoint"], done["stopped"]) == (None, True)
     assert len(shop.tidemark("checkpoint", "list", "till", "--json").ok().json) == 3
     shop.tidemark("savepoint", "create", "till", "while-stopped").ok()
 
 
-def test_a_stop_that_fails_leaves_the_pipeline_running_and_says_so(shop: Shop) -> None:
+def test_a_stop_that_fails_leaves_the_pipeline_running_and_says_so(shop: SalesPipeline) -> None:
     with shop.tidemark.context.lock("till", "t1"):
         shop.tidemark("stop", "till", "--savepoint", "last").failed(4, "Safe: the pipeline is not stopped and runs on")
     shop.tidemark("run", "till").ok()
@@ -230,7 +230,9 @@ print(json.dumps({{"heavy": heavy, "seconds": used.ru_utime + used.ru_stime}}), 
 """
 
 
-def test_all_verbs_of_savepoints_together_load_nothing_heavy_and_take_less_than_two_seconds(shop: Shop) -> None:
+def test_all_verbs_of_savepoints_together_load_nothing_heavy_and_take_less_than_two_seconds(
+    shop: SalesPipeline,
+) -> None:
     verbs = [
         ("create", "till", "june"),
         ("list", "till"),

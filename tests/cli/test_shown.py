@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 
 DECLARATION = '''
 """Ticks of keys; every second one is told."""
@@ -71,7 +71,7 @@ def ticks(tmp_path: Path) -> Command:
     """Two checkpoints: numbers 0 to 4, then 5 to 7."""
     command = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     command.declare(DECLARATION)
-    line = DiskLine(command.warehouse, command.context.pipeline("ticks"), "ticks")
+    line = DiskPipeline(command.warehouse, command.context.pipeline("ticks"), "ticks")
     for batch in (range(5), range(5, 8)):
         values = [{"who": "ab"[n % 2], "n": n, "at": f"2024-05-01T00:00:{n:02}Z"} for n in batch]
         line.send([(0, json.dumps(v).encode(), n) for n, v in zip(batch, values, strict=True)])

@@ -1,6 +1,6 @@
 """`state sql`, `diff`, `hash`, `query` and `checkpoint replay`, over a warehouse that no Spark has written.
 
-What is right is told by `tests.cli.sales`, one pass of plain Python over the records sent.
+What is right is told by `tests.support.sales`, one pass of plain Python over the records sent.
 """
 
 import csv
@@ -17,9 +17,9 @@ from unittest import mock
 import duckdb
 import pytest
 
-from tests.cli.command import Answer
-from tests.cli.disk_line import DiskLine
-from tests.cli.shops import DECLARATION, Shop
+from tests.support.cli import Answer
+from tests.support.disk import DiskPipeline
+from tests.support.sales_pipeline import DECLARATION, SalesPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import dead_letters_table, runs_table
 from tidemark.errors import DataLostError
@@ -31,7 +31,7 @@ from tidemark.ports import Attempt, StepListener
 VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
 
-class AskedShop(Shop):
+class AskedShop(SalesPipeline):
     """A till's warehouse of nine checkpoints, with compactions of either operator between."""
 
     def ask(self, statement: str, *options: str) -> Any:
@@ -332,7 +332,7 @@ def test_a_replay_that_differs_exits_1_and_names_keys(shop: AskedShop) -> None:
 
 def test_a_replay_whose_records_are_gone_exits_6(shop: AskedShop) -> None:
     lost = DataLostError("data lost: topic sales, partition 0, offsets [0, 3)", next="nothing.")
-    with mock.patch.object(DiskLine, "execute", side_effect=lost):
+    with mock.patch.object(DiskPipeline, "execute", side_effect=lost):
         answer = _replayed(shop, "1")
     answer.failed(6, "chk-1 cannot be replayed", "offsets [0, 3)", "tidemark checkpoint list till")
 

@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Line
+from tests.cli.conftest import TillPipeline
 from tests.cli.test_checkpoints import _accounts
-from tests.kafka.topics import Topics
+from tests.support.kafka import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 SECONDS = 3.0
 """Of processor time: what a verb on a timeline may take beside the start of Python, at any size of state."""
 
 
-def _told(line: Line, *words: str) -> Any:
+def _told(line: TillPipeline, *words: str) -> Any:
     started = time.process_time()
     told = line.tidemark(*words, "--json").ok().json
     assert time.process_time() - started < SECONDS
     return told
 
 
-def _fates(line: Line) -> dict[str, str]:
+def _fates(line: TillPipeline) -> dict[str, str]:
     return {b["timeline"]: b["fate"] for b in _told(line, "timeline", "list", "till")}
 
 
-def test_a_restore_says_what_it_would_do_then_does_it(line: Line) -> None:
+def test_a_restore_says_what_it_would_do_then_does_it(line: TillPipeline) -> None:
     first = line.run("--max-records", "10")
     second = line.run()
     plan = _told(line, "restore", "till", "--checkpoint", "chk-1")
@@ -45,7 +45,7 @@ def test_a_restore_says_what_it_would_do_then_does_it(line: Line) -> None:
     assert hashes[0] == hashes[1], "what was read twice came to the same"
 
 
-def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: Line) -> None:
+def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: TillPipeline) -> None:
     assert _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
     assert not _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
     line.tidemark("fork", "till", "t9", "--checkpoint", "chk-1").failed(2, "t<n> is reserved for restores")
@@ -69,7 +69,7 @@ def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: Line) -> No
     line.tidemark("timeline", "show", "till", "nobody").failed(3, "no timeline 'nobody'")
 
 
-def test_what_kafka_has_lost_stops_a_restore_with_the_exact_gap(line: Line, topics: Topics) -> None:
+def test_what_kafka_has_lost_stops_a_restore_with_the_exact_gap(line: TillPipeline, topics: Topics) -> None:
     topics.trim(line.topic, 15)
     refused = line.tidemark("restore", "till", "--checkpoint", "chk-1", "--execute").failed(6, "offsets [10, 15)")
     assert "--accept-loss" in refused.err
@@ -80,7 +80,7 @@ def test_what_kafka_has_lost_stops_a_restore_with_the_exact_gap(line: Line, topi
     line.tidemark("restore", "till", "--checkpoint", "1", "--rename", "accounts").failed(2, "not a rename")
 
 
-def test_a_checkpoint_that_is_not_whole_never_half_starts(line: Line) -> None:
+def test_a_checkpoint_that_is_not_whole_never_half_starts(line: TillPipeline) -> None:
     before = _fates(line)
     (lost, *_) = sorted((line.tidemark.warehouse / "till" / "state" / "accounts" / "t1-1").rglob("*.parquet"))
     lost.unlink()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/tutorial.md"
 LINES = 100
@@ -47,7 +47,7 @@ def test_the_commands_of_the_tutorial_come_to_what_it_says(tmp_path: Path, monke
     (declared,) = (text for language, text in steps if language == "python" and "Pipeline(" in text)
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(declared, file="orders.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
     monkeypatch.chdir(tmp_path)
     sent: list[tuple[str, int]] = []
     shown = []

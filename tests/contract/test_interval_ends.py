@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from tests.contract.log_drivers import LogDriver
 from tests.contract.test_log import COMMITTED, driver  # noqa: F401  (a fixture)
+from tests.support.log_drivers import LogDriver
 from tidemark.coordinator.plans.ranges import IntervalEnd
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 

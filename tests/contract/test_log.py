@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.contract.log_drivers import KafkaDriver, LogDriver, MemoryDriver
+from tests.support.log_drivers import KafkaLogDriver, LogDriver, MemoryLogDriver
 from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import NotFoundError
 from tidemark.model.core.offsets import TopicPartition
@@ -20,8 +20,8 @@ UNCOMMITTED = "read_uncommitted"
 def driver(request: pytest.FixtureRequest) -> LogDriver:
     """Each implementation in turn; its services start only when it is asked for."""
     if request.param == "memory":
-        return MemoryDriver()
-    return KafkaDriver(request.getfixturevalue("topics"))
+        return MemoryLogDriver()
+    return KafkaLogDriver(request.getfixturevalue("topics"))
 
 
 def bounds(driver: LogDriver, topic: str, isolation: str = COMMITTED) -> dict[int, tuple[int, int]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.log_drivers import LogDriver
 from tests.contract.test_log import COMMITTED, UNCOMMITTED, driver, open_transaction  # noqa: F401  (fixtures)
+from tests.support.log_drivers import LogDriver
 from tidemark.errors import NotFoundError
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds
 from tidemark.model.core.offsets import OffsetRange, TopicPartition

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3.proxy import Fault, Request, Times, is_put, strips_conditions
-from tests.s3.server import SECRETS, Bucket
+from tests.support.s3 import SECRETS, Bucket
+from tests.support.s3_proxy import Fault, S3Request, Times, is_put, strips_conditions
 from tidemark.cli import doctor
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.ports import PutOutcome, UncertainPut
@@ -51,7 +51,7 @@ def test_a_put_whose_reply_is_lost_has_won_and_another_ones_has_lost(
 def test_a_store_that_falls_silent_behind_a_put_leaves_its_outcome_unknown(
     store: S3Store, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stored_and_silent(request: Request) -> Fault | int | None:
+    def stored_and_silent(request: S3Request) -> Fault | int | None:
         if is_put(request, KEY):
             return Fault.DROP_REPLY
         return 403 if request.path.partition("?")[0].endswith(KEY) else None
@@ -94,7 +94,7 @@ def test_a_store_that_lets_two_writers_win_a_race_is_refused(
     """It compares with what was there when the request arrived, as some stores did."""
     refuse_racing_winners(folder, lambda: next(ids))
 
-    def racy(request: Request) -> None:
+    def racy(request: S3Request) -> None:
         if "/race-" in request.path:
             strips_conditions(request)
 

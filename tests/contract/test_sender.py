@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from tests.contract.sender_drivers import KafkaSenderDriver, MemorySenderDriver, SenderDriver
-from tests.kafka.topics import Topics
+from tests.support.kafka import Topics
+from tests.support.sender_drivers import KafkaSenderDriver, MemorySenderDriver, SenderDriver
 from tidemark.errors import BrokerError, RecordRefusedError, UsageError
 from tidemark.kafka.producer import ID_HEADER, KafkaOutbox, KafkaSender
 from tidemark.model.checkpoint.messages import Message

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.environment import SystemClock
@@ -128,10 +128,10 @@ def test_of_sixteen_who_dispose_and_change_a_savepoint_none_undoes_a_disposal(st
 
 
 def _one_checkpoint(store: CheckpointStore) -> CheckpointCoordinator:
-    house = House(store=store)  # type: ignore[arg-type]  # a house over any store
-    house.send(1)
-    house.complete()
-    return replace(house.coordinator, write_ids=lambda: uuid4().hex)
+    bank = BankPipeline(store=store)  # type: ignore[arg-type]  # a bank over any store
+    bank.send(1)
+    bank.complete()
+    return replace(bank.coordinator, write_ids=lambda: uuid4().hex)
 
 
 RACER = """

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import Bucket
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import Fault, Times
+from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, MemoryTablesDriver, TablesDriver, request
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.model.retention.deletion import log_prefix
@@ -25,10 +25,10 @@ RUNS = 45
 
 
 @dataclass
-class World:
+class TableWithFiles:
     """A table with a driver that commits, and the port."""
 
-    driver: Driver
+    driver: TablesDriver
     files: TableFiles
     fresh: Callable[[], TableFiles]
     sent: Callable[[], None] = lambda: None
@@ -50,7 +50,7 @@ class World:
 
     def long_line(self, runs: "Runs") -> list[Segment]:
         """As `line(RUNS)`; on a disk a copy of it, because only what comes then is tried."""
-        if not isinstance(self.driver, DeltaDriver):
+        if not isinstance(self.driver, DeltaTablesDriver):
             return self.line(RUNS)
         shutil.copytree(runs.root, self.driver.root, dirs_exist_ok=True)
         self.sent()
@@ -96,34 +96,40 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     root = tmp_path_factory.mktemp("runs")
-    world = World(DeltaDriver(root), LocalTableFiles(str(root)), lambda: LocalTableFiles(str(root)))
+    world = TableWithFiles(DeltaTablesDriver(root), LocalTableFiles(str(root)), lambda: LocalTableFiles(str(root)))
     return Runs(root, tuple(world.line(RUNS)))
 
 
 @pytest.fixture
-def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> World:
+def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> TableWithFiles:
     """Through the proxy, so that faults can be set."""
     files, mirror = S3TableFiles(folder), Mirror(tmp_path, bucket)
-    return World(DeltaDriver(tmp_path), files, lambda: S3TableFiles(folder), mirror.send, tells_what_was_there=False)
+    return TableWithFiles(
+        DeltaTablesDriver(tmp_path), files, lambda: S3TableFiles(folder), mirror.send, tells_what_was_there=False
+    )
 
 
 @pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> TableWithFiles:
     if request.param == "memory":
-        memory = MemoryDriver()
-        return World(memory, MemoryTableFiles(memory.tables), lambda: MemoryTableFiles(memory.tables))
+        memory = MemoryTablesDriver()
+        return TableWithFiles(memory, MemoryTableFiles(memory.tables), lambda: MemoryTableFiles(memory.tables))
     if request.param == "s3":
-        found: World = request.getfixturevalue("in_bucket")
+        found: TableWithFiles = request.getfixturevalue("in_bucket")
         return found
-    return World(DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path)))
+    return TableWithFiles(
+        DeltaTablesDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path))
+    )
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> World:
-    return World(DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path)))
+def disk(tmp_path: Path) -> TableWithFiles:
+    return TableWithFiles(
+        DeltaTablesDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path))
+    )
 
 
-def test_a_history_is_what_every_version_names(world: World) -> None:
+def test_a_history_is_what_every_version_names(world: TableWithFiles) -> None:
     one, two, _ = world.line(3)
     foreign = next(iter(world.driver.live()))
     world.driver.foreign_removal(foreign)
@@ -138,21 +144,21 @@ def test_a_history_is_what_every_version_names(world: World) -> None:
     assert any(f.removed is not None and f.path.endswith(foreign) for f in history.files), "removed, and added again"
 
 
-def test_a_history_goes_on_where_it_ended(world: World) -> None:
+def test_a_history_goes_on_where_it_ended(world: TableWithFiles) -> None:
     made = world.line(2)
     assert world.files.history(TABLE).newest == 1
     world.commit(3, made[-1])
     assert world.files.history(TABLE) == world.fresh().history(TABLE)
 
 
-def test_a_table_that_nobody_committed_to_has_no_versions(world: World) -> None:
+def test_a_table_that_nobody_committed_to_has_no_versions(world: TableWithFiles) -> None:
     assert world.files.history("p/state/u/t1-9/runs").newest == -1
     assert list(world.files.files("p/state/u/t1-9")) == []
     with pytest.raises(StoreError, match="files in use are unknown"):
         list(world.files.history("p/state/u/t1-9/runs").live([0]))
 
 
-def test_deleting_what_is_gone_is_no_error(world: World) -> None:
+def test_deleting_what_is_gone_is_no_error(world: TableWithFiles) -> None:
     world.line(2)
     paths = [f.path for f in world.files.files(TABLE) if f.path.endswith(".parquet") and LOG not in f.path]
     assert world.files.delete(paths[:1]) == 1
@@ -162,7 +168,7 @@ def test_deleting_what_is_gone_is_no_error(world: World) -> None:
 
 
 @pytest.mark.parametrize("oldest", [0, 19, 20, 30, 44])
-def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, runs: Runs, oldest: int) -> None:
+def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: TableWithFiles, runs: Runs, oldest: int) -> None:
     world.long_line(runs)
     wanted = world.live(*range(oldest, RUNS))
     gone = world.trim(oldest)
@@ -172,7 +178,7 @@ def test_a_log_is_trimmed_below_what_is_needed_and_not_above(world: World, runs:
     assert world.trim(oldest) == 0, "a repetition finds nothing"
 
 
-def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: World, runs: Runs) -> None:
+def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: TableWithFiles, runs: Runs) -> None:
     made = world.long_line(runs)
     world.trim(30)
     for number in range(RUNS + 1, RUNS + 30):
@@ -184,7 +190,7 @@ def test_a_trimmed_table_takes_further_commits_and_is_trimmed_again(world: World
         list(world.fresh().history(TABLE).live([30]))
 
 
-def test_other_readers_see_the_same_in_a_trimmed_table(disk: World, runs: Runs, tmp_path: Path) -> None:
+def test_other_readers_see_the_same_in_a_trimmed_table(disk: TableWithFiles, runs: Runs, tmp_path: Path) -> None:
     disk.long_line(runs)
     at = str(tmp_path / TABLE)
     wanted = {v: sorted(DeltaTable(at, version=v).file_uris()) for v in range(25, RUNS)}
@@ -193,7 +199,7 @@ def test_other_readers_see_the_same_in_a_trimmed_table(disk: World, runs: Runs, 
     assert {v: sorted(DeltaTable(at, version=v).file_uris()) for v in range(25, RUNS)} == wanted
 
 
-def test_a_trim_that_died_halfway_is_finished(disk: World, runs: Runs) -> None:
+def test_a_trim_that_died_halfway_is_finished(disk: TableWithFiles, runs: Runs) -> None:
     disk.long_line(runs)
     wanted = disk.live(40)
     prefix = log_prefix(TABLE, disk.log(), 40)
@@ -207,7 +213,9 @@ def test_a_trim_that_died_halfway_is_finished(disk: World, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("tear", [None, b"", b"{", b"\0\0", b"[]"])
-def test_a_history_ends_before_a_hole_and_before_a_torn_commit(disk: World, tmp_path: Path, tear: bytes | None) -> None:
+def test_a_history_ends_before_a_hole_and_before_a_torn_commit(
+    disk: TableWithFiles, tmp_path: Path, tear: bytes | None
+) -> None:
     disk.line(5)
     wanted = disk.live(0, 1)
     path = tmp_path / TABLE / LOG / f"{2:020d}.json"
@@ -221,7 +229,7 @@ def test_a_history_ends_before_a_hole_and_before_a_torn_commit(disk: World, tmp_
             disk.live(version)
 
 
-def test_a_log_that_begins_in_the_middle_stops_everything(disk: World, tmp_path: Path) -> None:
+def test_a_log_that_begins_in_the_middle_stops_everything(disk: TableWithFiles, tmp_path: Path) -> None:
     disk.line(5)
     for version in (0, 2):
         (tmp_path / TABLE / LOG / f"{version:020d}.json").unlink()
@@ -229,8 +237,8 @@ def test_a_log_that_begins_in_the_middle_stops_everything(disk: World, tmp_path:
         disk.fresh().history(TABLE)
 
 
-def test_a_path_out_of_the_warehouse_is_refused(world: World) -> None:
-    if isinstance(world.driver, MemoryDriver):
+def test_a_path_out_of_the_warehouse_is_refused(world: TableWithFiles) -> None:
+    if isinstance(world.driver, MemoryTablesDriver):
         return
     for path in ("../x", "/etc/passwd", "a/../../x", ""):
         with pytest.raises(NameRefusedError):
@@ -239,7 +247,7 @@ def test_a_path_out_of_the_warehouse_is_refused(world: World) -> None:
 
 @pytest.mark.slow
 def test_data_files_in_a_bucket_go_by_the_thousand_and_those_of_a_log_in_their_order(
-    in_bucket: World, bucket: Bucket
+    in_bucket: TableWithFiles, bucket: Bucket
 ) -> None:
     in_bucket.line(3)
     many = [f"{TABLE}/9.1/part-{n}.parquet" for n in range(2500)]
@@ -259,7 +267,7 @@ PARTLY = b"""<DeleteResult><Error><Key>house/p/1.parquet</Key><Code>AccessDenied
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "words"), [(403, "denies access"), (PARTLY, "/p/1.parquet: S3 answers")])
 def test_a_bucket_that_refuses_to_delete_is_told_and_a_repetition_goes_on(
-    in_bucket: World, bucket: Bucket, answer: int | bytes, words: str
+    in_bucket: TableWithFiles, bucket: Bucket, answer: int | bytes, words: str
 ) -> None:
     in_bucket.line(2)
     paths = [f.path for f in in_bucket.files.files(TABLE) if f"/{LOG}/" not in f.path]
@@ -273,7 +281,9 @@ def test_a_bucket_that_refuses_to_delete_is_told_and_a_repetition_goes_on(
 
 
 @pytest.mark.slow
-def test_replies_that_are_lost_and_a_store_that_stutters_change_no_history(in_bucket: World, bucket: Bucket) -> None:
+def test_replies_that_are_lost_and_a_store_that_stutters_change_no_history(
+    in_bucket: TableWithFiles, bucket: Bucket
+) -> None:
     in_bucket.line(4)
     wanted = in_bucket.files.history(TABLE)
     for fault in (503, Fault.DROP_REPLY, Fault.CUT_BODY):
@@ -281,7 +291,7 @@ def test_replies_that_are_lost_and_a_store_that_stutters_change_no_history(in_bu
         assert in_bucket.fresh().history(TABLE) == wanted
 
 
-def test_empty_folders_go_with_their_last_file(disk: World, tmp_path: Path) -> None:
+def test_empty_folders_go_with_their_last_file(disk: TableWithFiles, tmp_path: Path) -> None:
     disk.line(1)
     disk.files.delete([f"{TABLE}/1.1/part-0.parquet"])
     assert not (tmp_path / TABLE / "1.1").exists()

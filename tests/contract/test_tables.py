@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.tables_drivers import (
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import Fault, Times
+from tests.support.tables_drivers import (
     COLUMNS,
     TABLE,
-    BucketDriver,
-    DeltaDriver,
-    Driver,
+    BucketTablesDriver,
+    DeltaTablesDriver,
     Fence,
-    MemoryDriver,
+    MemoryTablesDriver,
+    TablesDriver,
     request,
 )
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import Bucket
 from tidemark.errors import ConflictError, FencedError, StoreError
 from tidemark.model.checkpoint.manifest import CommitRequest
 from tidemark.storage.s3_folder import S3Folder
@@ -28,27 +28,27 @@ IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)
 
 
 @pytest.fixture
-def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> BucketDriver:
-    return BucketDriver(tmp_path, folder=folder, bucket=bucket)
+def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> BucketTablesDriver:
+    return BucketTablesDriver(tmp_path, folder=folder, bucket=bucket)
 
 
 @pytest.fixture(params=["delta", "memory", IN_BUCKET])
-def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
+def driver(request: pytest.FixtureRequest, tmp_path: Path) -> TablesDriver:
     if request.param == "s3":
-        found: Driver = request.getfixturevalue("in_bucket")
+        found: TablesDriver = request.getfixturevalue("in_bucket")
         return found
-    return DeltaDriver(tmp_path) if request.param == "delta" else MemoryDriver()
+    return DeltaTablesDriver(tmp_path) if request.param == "delta" else MemoryTablesDriver()
 
 
 @pytest.fixture(params=["delta", IN_BUCKET])
-def delta(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaDriver:
+def delta(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTablesDriver:
     if request.param == "s3":
-        found: DeltaDriver = request.getfixturevalue("in_bucket")
+        found: DeltaTablesDriver = request.getfixturevalue("in_bucket")
         return found
-    return DeltaDriver(tmp_path)
+    return DeltaTablesDriver(tmp_path)
 
 
-def test_a_segment_grows_by_one_run_per_commit(driver: Driver) -> None:
+def test_a_segment_grows_by_one_run_per_commit(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     second = driver.tables.commit(request(driver.write(3, 1, rows=5), 3, first.segment), Fence())
     assert (second.segment.after, second.segment.through, second.segment.rows, second.segment.files) == (0, 3, 8, 2)
@@ -58,7 +58,7 @@ def test_a_segment_grows_by_one_run_per_commit(driver: Driver) -> None:
     assert [(f.level, f.checkpoint) for f in driver.tables.files_of(second.segment)] == [(0, 1), (0, 3)]
 
 
-def test_orphans_of_an_abandoned_attempt_are_removed(driver: Driver) -> None:
+def test_orphans_of_an_abandoned_attempt_are_removed(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     driver.tables.commit(request(driver.write(2, 1), 2, first.segment, write_id="abandoned"), Fence())
     ours = driver.tables.commit(request(driver.write(2, 2, rows=4), 2, first.segment), Fence())
@@ -66,14 +66,14 @@ def test_orphans_of_an_abandoned_attempt_are_removed(driver: Driver) -> None:
     assert sorted(path.partition("/")[0] for path in driver.live()) == ["1.1", "2.2"]
 
 
-def test_orphans_of_an_abandoned_first_commit_are_removed(driver: Driver) -> None:
+def test_orphans_of_an_abandoned_first_commit_are_removed(driver: TablesDriver) -> None:
     driver.tables.commit(request(driver.write(1, 1), 1, write_id="abandoned"), Fence())
     ours = driver.tables.commit(request(driver.write(1, 2), 1), Fence())
     assert ours.segment.rows == 3
     assert [path.partition("/")[0] for path in driver.live()] == ["1.2"]
 
 
-def test_rows_below_the_parents_range_are_removed(driver: Driver) -> None:
+def test_rows_below_the_parents_range_are_removed(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
     size = second.segment.bytes - first.segment.bytes
@@ -84,7 +84,7 @@ def test_rows_below_the_parents_range_are_removed(driver: Driver) -> None:
     assert [f.rows for f in driver.tables.live_files(second.segment)] == [3, 3], "older versions stay readable"
 
 
-def test_a_foreign_removal_is_added_back(driver: Driver) -> None:
+def test_a_foreign_removal_is_added_back(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     driver.foreign_removal(next(iter(driver.live())))
     assert driver.live() == {}
@@ -93,14 +93,14 @@ def test_a_foreign_removal_is_added_back(driver: Driver) -> None:
     assert second.segment.rows == 6
 
 
-def test_a_foreign_addition_is_removed(driver: Driver) -> None:
+def test_a_foreign_addition_is_removed(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     driver.foreign_addition(1)
     second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
     assert second.segment.files == len(driver.live()) == 2
 
 
-def test_the_fence_is_asked_after_the_version_was_read_and_a_revoked_attempt_stops(driver: Driver) -> None:
+def test_the_fence_is_asked_after_the_version_was_read_and_a_revoked_attempt_stops(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
 
     def successor_commits_and_revokes(call: int) -> None:
@@ -116,7 +116,7 @@ def test_the_fence_is_asked_after_the_version_was_read_and_a_revoked_attempt_sto
     assert sorted(path.partition("/")[0] for path in driver.live()) == ["1.1", "2.2"]
 
 
-def test_a_conflict_is_tried_once_more_and_then_refused(driver: Driver) -> None:
+def test_a_conflict_is_tried_once_more_and_then_refused(driver: TablesDriver) -> None:
     first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
     once = Fence(lambda call: driver.foreign_addition(70 + call) if call == 1 else None)
     second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), once)
@@ -127,7 +127,7 @@ def test_a_conflict_is_tried_once_more_and_then_refused(driver: Driver) -> None:
     assert always.calls == 2
 
 
-def _revoked_by(driver: DeltaDriver, other: CommitRequest) -> Fence:
+def _revoked_by(driver: DeltaTablesDriver, other: CommitRequest) -> Fence:
     """Another attempt commits between the version and the commit; then this one finds itself revoked."""
 
     def other_is_first(call: int) -> None:
@@ -139,19 +139,19 @@ def _revoked_by(driver: DeltaDriver, other: CommitRequest) -> Fence:
     return Fence(other_is_first)
 
 
-def test_two_first_commits_conflict(delta: DeltaDriver) -> None:
+def test_two_first_commits_conflict(delta: DeltaTablesDriver) -> None:
     other = request(delta.write(1, 2), 1, write_id="other")
     with pytest.raises(FencedError):
         delta.tables.commit(request(delta.write(1, 1), 1, write_id="late"), _revoked_by(delta, other))
     assert [path.partition("/")[0] for path in delta.live()] == ["1.2"]
 
 
-def test_rows_that_do_not_add_up_are_refused(driver: Driver) -> None:
+def test_rows_that_do_not_add_up_are_refused(driver: TablesDriver) -> None:
     with pytest.raises(StoreError):
         driver.tables.commit(request(driver.write(1, 1), 1, rows=4), Fence())
 
 
-def test_a_lost_reply_is_read_back_by_write_id(delta: DeltaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_reply_is_read_back_by_write_id(delta: DeltaTablesDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
 
     first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
@@ -166,7 +166,7 @@ def test_a_lost_reply_is_read_back_by_write_id(delta: DeltaDriver, monkeypatch: 
     assert second.commit.version == 1 and len(delta.live()) == 2
 
 
-def test_a_commit_that_never_happened_is_no_success(delta: DeltaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_never_happened_is_no_success(delta: DeltaTablesDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
 
     first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
@@ -180,14 +180,14 @@ def test_a_commit_that_never_happened_is_no_success(delta: DeltaDriver, monkeypa
     assert len(delta.live()) == 1
 
 
-def test_another_schema_is_refused_and_not_silently_dropped(delta: DeltaDriver) -> None:
+def test_another_schema_is_refused_and_not_silently_dropped(delta: DeltaTablesDriver) -> None:
     first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
     wider = (*COLUMNS, ("more", "STRING"))
     with pytest.raises(StoreError, match="schema"):
         delta.tables.commit(request(delta.write(2, 1), 2, first.segment, schema=wider), Fence())
 
 
-def test_an_input_file_that_is_gone_stops_the_commit(delta: DeltaDriver) -> None:
+def test_an_input_file_that_is_gone_stops_the_commit(delta: DeltaTablesDriver) -> None:
     files = delta.write(1, 1)
     first = delta.tables.commit(request(files, 1), Fence())
     delta.gone(files[0].path)
@@ -195,7 +195,7 @@ def test_an_input_file_that_is_gone_stops_the_commit(delta: DeltaDriver) -> None
         delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
 
 
-def test_a_compaction_replaces_only_what_it_names(driver: Driver) -> None:
+def test_a_compaction_replaces_only_what_it_names(driver: TablesDriver) -> None:
     deep = driver.tables.commit(request(driver.write(1, 1), 1, level=2), Fence())
     small = driver.tables.commit(request(driver.write(2, 1), 2, deep.segment, level=1), Fence())
     (old,) = [f.path for f in driver.tables.files_of(small.segment) if f.checkpoint == 2]
@@ -204,7 +204,7 @@ def test_a_compaction_replaces_only_what_it_names(driver: Driver) -> None:
     assert (done.segment.after, done.segment.through, done.segment.files) == (0, 4, 2)
 
 
-def test_a_commit_is_durable_only_as_it_was_made(delta: DeltaDriver) -> None:
+def test_a_commit_is_durable_only_as_it_was_made(delta: DeltaTablesDriver) -> None:
     done = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
     (log,) = delta.logs()
     assert hashlib.sha256(log).hexdigest() == done.commit.sha256
@@ -214,7 +214,7 @@ def test_a_commit_is_durable_only_as_it_was_made(delta: DeltaDriver) -> None:
         delta.tables.make_durable([done.commit], [f"{TABLE}/1.1"])
 
 
-def test_tables_are_plain_and_keep_their_logs(delta: DeltaDriver) -> None:
+def test_tables_are_plain_and_keep_their_logs(delta: DeltaTablesDriver) -> None:
     delta.tables.commit(request(delta.write(1, 1), 1), Fence())
     table = delta.table()
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
@@ -227,7 +227,7 @@ def test_tables_are_plain_and_keep_their_logs(delta: DeltaDriver) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.DROP_REPLY, Fault.NOT_SENT, 503, 409])
 def test_a_commit_in_a_bucket_counts_once_whatever_becomes_of_its_reply(
-    in_bucket: BucketDriver, fault: Fault | int
+    in_bucket: BucketTablesDriver, fault: Fault | int
 ) -> None:
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
     fails = Times(fault, 1, "PUT", r"_delta_log/\d{20}\.json")
@@ -239,7 +239,7 @@ def test_a_commit_in_a_bucket_counts_once_whatever_becomes_of_its_reply(
 
 
 @pytest.mark.slow
-def test_two_attempts_that_commit_to_a_bucket_with_lost_replies_leave_one_run(in_bucket: BucketDriver) -> None:
+def test_two_attempts_that_commit_to_a_bucket_with_lost_replies_leave_one_run(in_bucket: BucketTablesDriver) -> None:
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
 
     other = request(in_bucket.write(2, 2), 2, first.segment, write_id="other")
@@ -250,7 +250,7 @@ def test_two_attempts_that_commit_to_a_bucket_with_lost_replies_leave_one_run(in
 
 
 @pytest.mark.slow
-def test_a_commit_that_listings_hide_is_found_by_the_next_one(in_bucket: BucketDriver) -> None:
+def test_a_commit_that_listings_hide_is_found_by_the_next_one(in_bucket: BucketTablesDriver) -> None:
     """A stale listing costs a lost put: the name of the hidden version is taken."""
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
     in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment, write_id="hidden"), Fence())

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, Market, market
-from tests.copies.places import BucketPlace
-from tests.s3.server import Bucket
+from tests.copies.export_places import BucketPlace
+from tests.copies.transfer_pipeline import SEED, TransferPipeline, transfer_pipeline
+from tests.support.cli import Command
+from tests.support.s3 import Bucket
 
 NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Market:
+def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """A market with three checkpoints that nobody changes."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    return market(tmp_path_factory.mktemp("made")).grown(3, compacted=2)
+    return transfer_pipeline(tmp_path_factory.mktemp("made")).grown(3, compacted=2)
 
 
 @pytest.fixture
@@ -26,6 +26,6 @@ def place(bucket: Bucket) -> BucketPlace:
 
 
 @pytest.fixture
-def other(made: Market, tmp_path: Path) -> Market:
+def other(made: TransferPipeline, tmp_path: Path) -> TransferPipeline:
     """A pipeline of another name in another warehouse, without a checkpoint."""
     return made.beside(Command(tmp_path / "other", *NOWHERE), "bazaar")

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.cli.command import Answer, Command
-from tests.copies.market import DECLARATION, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Answer, Command
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.operations import reads
 
@@ -28,7 +28,7 @@ class Given:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.first: Market = market(folder / "first", declared=TIMELESS).grown(3)
+        self.first: TransferPipeline = transfer_pipeline(folder / "first", declared=TIMELESS).grown(3)
         self.bazaar = self.first.beside(Command(folder / "other", *NOWHERE), "bazaar")
         # Its first checkpoint is made by the command, by this machine's clock, and the next ones go on from there.
         self.bazaar.line.clock.ms = time.time_ns() // 1_000_000
@@ -86,7 +86,7 @@ def test_what_a_pipeline_is_given_goes_on_as_if_it_had_folded_it(given: Given) -
     assert list((given.bazaar.tidemark.warehouse / "bazaar").glob("scratch/*")) == []
 
 
-def _states(of: Market) -> dict[str, list[dict[str, Any]]]:
+def _states(of: TransferPipeline) -> dict[str, list[dict[str, Any]]]:
     return {uid: [{k: v for k, v in row.items() if k != "_changed"} for row in of.rows(uid)] for uid in UIDS}
 
 

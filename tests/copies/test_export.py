@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import SEED, UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads
@@ -18,17 +18,17 @@ from tidemark.transfer.export_folder import FolderExport
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Market:
+def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """Five checkpoints, a compaction behind the second, a savepoint of the third."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    found = market(tmp_path_factory.mktemp("made")).grown(5, compacted=2)
+    found = transfer_pipeline(tmp_path_factory.mktemp("made")).grown(5, compacted=2)
     request = SavepointRequest(name="june", owner="ann", origin="test", checkpoint=3)
     Savepoints(found.line.coordinator).create(request)
     return found
 
 
 @pytest.fixture(scope="module")
-def folder(made: Market, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(made: TransferPipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export of the savepoint, moved since, without the warehouse's name in it."""
     first = tmp_path_factory.mktemp("exports") / "first"
     made.tidemark("export", "market", "--savepoint", "june", "--to", str(first)).ok()
@@ -45,7 +45,9 @@ def _files(folder: Path) -> list[dict[str, Any]]:
     return [f for s in states for f in (*s["stored"], s["resolved"], *s["queries"].values())]
 
 
-def test_every_file_of_the_folder_is_named_with_its_sha256_and_a_relative_path(made: Market, folder: Path) -> None:
+def test_every_file_of_the_folder_is_named_with_its_sha256_and_a_relative_path(
+    made: TransferPipeline, folder: Path
+) -> None:
     named = {f["path"]: f["sha256"] for f in _files(folder)}
     there = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {"export.json"}
     assert set(named) == there
@@ -57,7 +59,7 @@ def test_every_file_of_the_folder_is_named_with_its_sha256_and_a_relative_path(m
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_the_resolved_rows_and_what_the_query_makes_of_the_stored_ones_are_the_state(
-    made: Market, folder: Path, uid: str, monkeypatch: pytest.MonkeyPatch
+    made: TransferPipeline, folder: Path, uid: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By DuckDB alone, in the folder: neither the warehouse nor a line of ours is there."""
     wanted = made.tidemark("state", "sql", "market", f"FROM {uid}_at(3) ORDER BY ALL", "--json").ok().json
@@ -78,7 +80,7 @@ def test_the_resolved_rows_and_what_the_query_makes_of_the_stored_ones_are_the_s
     assert rows == distinct or uid == "tills", "one row per key, but of a process with maps, which has its entries too"
 
 
-def test_what_going_on_needs_is_in_it_and_what_stays_behind_is_not(made: Market, folder: Path) -> None:
+def test_what_going_on_needs_is_in_it_and_what_stays_behind_is_not(made: TransferPipeline, folder: Path) -> None:
     told, found = _named(folder), reads.get_checkpoint(made.tidemark.context, "market", 3)
     assert (told["pipeline"], told["checkpoint"], told["savepoint"]) == ("market", 3, "june")
     ends = {name: bounds["end"] for name, bounds in told["ranges"].items()}
@@ -91,7 +93,7 @@ def test_what_going_on_needs_is_in_it_and_what_stays_behind_is_not(made: Market,
     assert not {"sinks", "dead_letters"} & set(told)
 
 
-def test_the_job_is_open_while_it_lasts_and_over_whatever_came_of_it(made: Market, tmp_path: Path) -> None:
+def test_the_job_is_open_while_it_lasts_and_over_whatever_came_of_it(made: TransferPipeline, tmp_path: Path) -> None:
     jobs = made.tidemark.warehouse / "market" / "jobs"
     before = set(jobs.iterdir()) if jobs.exists() else set()
     made.tidemark("export", "market", "--checkpoint", "2", "--to", str(tmp_path / "x")).ok()
@@ -100,7 +102,7 @@ def test_the_job_is_open_while_it_lasts_and_over_whatever_came_of_it(made: Marke
     assert (record["kind"], record["checkpoint"], end["job"], end["done"]) == ("export", 2, record["job"], True)
 
 
-def test_what_fails_leaves_nothing(made: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_leaves_nothing(made: TransferPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: ParquetFolder, path: str, text: str) -> None:
         raise OSError(28, "No space left on device")
 
@@ -111,7 +113,7 @@ def test_what_fails_leaves_nothing(made: Market, tmp_path: Path, monkeypatch: py
     assert [e["done"] for e in ends].count(False) == 1
 
 
-def test_what_makes_no_sense_is_refused_before_anything_is_read(made: Market, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_refused_before_anything_is_read(made: TransferPipeline, tmp_path: Path) -> None:
     jobs = len(list((made.tidemark.warehouse / "market" / "jobs").iterdir()))
     inside = made.tidemark.warehouse / "market" / "export"
     for to, words in {
@@ -129,7 +131,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(made: Market, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_checkpoint_is_not_exported(made: Market, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_not_exported(made: TransferPipeline, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(made.tidemark.warehouse, tmp_path / "warehouse")
@@ -140,7 +142,7 @@ def test_a_damaged_checkpoint_is_not_exported(made: Market, tmp_path: Path) -> N
     assert not (tmp_path / "x").exists()
 
 
-def test_stored_rows_are_cut_into_files_of_a_bounded_size(made: Market, tmp_path: Path) -> None:
+def test_stored_rows_are_cut_into_files_of_a_bounded_size(made: TransferPipeline, tmp_path: Path) -> None:
     found = reads.get_checkpoint(made.tidemark.context, "market")
     writer = FolderExport(
         warehouse=str(made.tidemark.warehouse), folder=ParquetFolder(tmp_path, rows_per_file=1), checkpoint=found

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Command
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.import_state import Importer
 from tidemark.coordinator.recovery.restore import Recovery
@@ -16,29 +16,31 @@ NOWHERE = ("127.0.0.1:1", "sc://127.0.0.1:1")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Market, Path]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[TransferPipeline, Path]:
     """A market with four checkpoints that nobody changes, and an export of it."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
     home = tmp_path_factory.mktemp("exported")
-    made = market(home).grown(4, compacted=2)
+    made = transfer_pipeline(home).grown(4, compacted=2)
     made.tidemark("export", "market", "--to", str(home / "export")).ok()
     return made, home / "export"
 
 
 @pytest.fixture
-def first(tmp_path: Path) -> Market:
+def first(tmp_path: Path) -> TransferPipeline:
     """A market of four checkpoints, exported to `export` beside it."""
-    made = market(tmp_path / "first").grown(4, compacted=2)
+    made = transfer_pipeline(tmp_path / "first").grown(4, compacted=2)
     made.tidemark("export", "market", "--to", str(tmp_path / "export")).ok()
     return made
 
 
-def _other(first: Market, tmp_path: Path, name: str = "bazaar", declared: str | None = None) -> Market:
+def _other(
+    first: TransferPipeline, tmp_path: Path, name: str = "bazaar", declared: str | None = None
+) -> TransferPipeline:
     """A pipeline of another name in another warehouse, over the same log."""
     return first.beside(Command(tmp_path / "other", *NOWHERE), name, declared)
 
 
-def test_state_comes_over_key_by_key_and_goes_on_to_equal_results(first: Market, tmp_path: Path) -> None:
+def test_state_comes_over_key_by_key_and_goes_on_to_equal_results(first: TransferPipeline, tmp_path: Path) -> None:
     other = _other(first, tmp_path)
     told = other.tidemark("import", str(tmp_path / "export"), "--as", "bazaar", "--execute", "--json").ok().json
     assert (told["from"], told["timeline"], told["checkpoint"]) == ("market chk-4", "t1", "chk-5")
@@ -64,7 +66,7 @@ def test_state_comes_over_key_by_key_and_goes_on_to_equal_results(first: Market,
     other.tidemark("verify", "bazaar", "--content").ok()
 
 
-def test_without_execute_nothing_is_written(exported: tuple[Market, Path], tmp_path: Path) -> None:
+def test_without_execute_nothing_is_written(exported: tuple[TransferPipeline, Path], tmp_path: Path) -> None:
     tidemark = Command(tmp_path, *NOWHERE)
     tidemark.declare(DECLARATION, file="bazaar.py", name="bazaar")
     answer = tidemark("import", str(exported[1]), "--as", "bazaar", "--json").ok()
@@ -75,7 +77,7 @@ def test_without_execute_nothing_is_written(exported: tuple[Market, Path], tmp_p
     assert not tidemark.warehouse.exists()
 
 
-def test_a_checkpoint_that_was_imported_is_one_like_any_other(first: Market, tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_imported_is_one_like_any_other(first: TransferPipeline, tmp_path: Path) -> None:
     """In the warehouse that it came from, under another name; and as a timeline beside a live one."""
     other = first.beside(first.tidemark, "bazaar")
     first.tidemark("import", str(tmp_path / "export"), "--as", "bazaar", "--execute").ok()
@@ -112,7 +114,9 @@ def _bare(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return [{k: v for k, v in r.items() if k != "_changed"} for r in rows]
 
 
-def test_a_declaration_that_has_changed_is_compared_before_anything_is_written(first: Market, tmp_path: Path) -> None:
+def test_a_declaration_that_has_changed_is_compared_before_anything_is_written(
+    first: TransferPipeline, tmp_path: Path
+) -> None:
     renamed = DECLARATION.replace("least: int | None = state.min", "lowest: int | None = state.min").replace(
         'state.min("cents")', 'state.min("cents", was="least")'
     )
@@ -138,7 +142,9 @@ def test_a_declaration_that_has_changed_is_compared_before_anything_is_written(f
     assert _bare(other.rows("sold")) == wanted
 
 
-def test_a_folder_that_is_not_whole_is_refused_file_by_file(exported: tuple[Market, Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_not_whole_is_refused_file_by_file(
+    exported: tuple[TransferPipeline, Path], tmp_path: Path
+) -> None:
     tidemark = Command(tmp_path, *NOWHERE)
     tidemark.declare(DECLARATION, file="bazaar.py", name="bazaar")
     folder = tmp_path / "copy"
@@ -165,7 +171,7 @@ def test_a_folder_that_is_not_whole_is_refused_file_by_file(exported: tuple[Mark
 
 @pytest.mark.parametrize("dies", ["plan", "seal", "complete"])
 def test_an_import_that_was_killed_is_finished_by_the_next_one_or_by_a_run(
-    exported: tuple[Market, Path], tmp_path: Path, dies: str, monkeypatch: pytest.MonkeyPatch
+    exported: tuple[TransferPipeline, Path], tmp_path: Path, dies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, folder = exported
     other = _other(first, tmp_path)
@@ -193,7 +199,9 @@ def _killed(*args: object, **kwargs: object) -> None:
     raise RuntimeError("killed")
 
 
-def test_an_operator_that_was_renamed_goes_on_with_its_rows(exported: tuple[Market, Path], tmp_path: Path) -> None:
+def test_an_operator_that_was_renamed_goes_on_with_its_rows(
+    exported: tuple[TransferPipeline, Path], tmp_path: Path
+) -> None:
     renamed = DECLARATION.replace('Fold("sold", key_by="item",', 'Fold("items", was="sold", key_by="item",')
     tidemark = Command(tmp_path, *NOWHERE)
     tidemark.declare(renamed, file="bazaar.py", name="bazaar")

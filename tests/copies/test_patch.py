@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from tests.cli.command import Answer
-from tests.cli.disk_context import commands_over
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Answer
+from tests.support.disk_context import commands_over
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.readers.state_reader import files_of
@@ -27,10 +27,10 @@ class Given:
     def __init__(self, folder: Path, declared: str = DECLARATION) -> None:
         print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
         self.folder = folder
-        self.market: Market = market(folder / "first", declared=declared).grown(3, compacted=1)
+        self.source: TransferPipeline = transfer_pipeline(folder / "first", declared=declared).grown(3, compacted=1)
         request = SavepointRequest(name="june", owner="ann", origin="test", checkpoint=2)
-        Savepoints(self.market.line.coordinator).create(request)
-        self.rows = {uid: self.market.rows(uid, 2) for uid in UIDS}
+        Savepoints(self.source.line.coordinator).create(request)
+        self.rows = {uid: self.source.rows(uid, 2) for uid in UIDS}
         self.stall = self.rows["tills"][0]["stall"]
         self.tills = self.table("tills.parquet", [{**self.rows["tills"][0], "by_item": {"cake": 7}, "tax": 111}])
         self.gone = folder / "gone.parquet"
@@ -39,7 +39,7 @@ class Given:
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> Path:
         """Resolved rows of tills as a table."""
-        self.market.tidemark("state", "export", "market", "tills", "--to", str(self.folder / "any.parquet")).ok()
+        self.source.tidemark("state", "export", "market", "tills", "--to", str(self.folder / "any.parquet")).ok()
         schema = pq.read_schema(self.folder / "any.parquet")
         path = self.folder / name
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
@@ -47,19 +47,19 @@ class Given:
         return path
 
     def __call__(self, *options: str, source: str = "june", name: str = "fixed", plain: bool = True) -> Answer:
-        with commands_over(self.market.line):
+        with commands_over(self.source.line):
             chosen = self.options if plain else ()
-            return self.market.tidemark("savepoint", "patch", "market", source, "--as", name, *chosen, *options)
+            return self.source.tidemark("savepoint", "patch", "market", source, "--as", name, *chosen, *options)
 
     def tidemark(self, *arguments: str) -> Answer:
         """Another command."""
-        with commands_over(self.market.line):
-            return self.market.tidemark(*arguments)
+        with commands_over(self.source.line):
+            return self.source.tidemark(*arguments)
 
     @property
     def objects(self) -> dict[str, bytes]:
         """Every file of the pipeline, but for folders that a reader makes."""
-        return self.market.tidemark.objects("market")
+        return self.source.tidemark.objects("market")
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_patch_is_a_savepoint_on_a_fork_and_the_diff_of_both_is_what_was_asked
     assert {key: after[key] for key in before} == before, "what was patched is as it was, bit for bit"
     shown = given.tidemark("savepoint", "show", "market", "fixed", "--json").ok().json
     assert (shown["checkpoint"], shown["timeline"], shown["note"]) == (made, "fixed", "cake")
-    tills = given.market.rows("tills", int(made.removeprefix("chk-")))
+    tills = given.source.rows("tills", int(made.removeprefix("chk-")))
     assert tills[0]["by_item"] == {"cake": 7}
     assert tills[1:] == given.rows["tills"][1:]
     for uid, key, change in (("tills", {"stall": given.stall}, "updated"), ("sold", None, "deleted")):
@@ -126,15 +126,15 @@ def test_the_live_timeline_goes_back_to_a_patch_and_reads_again(given: Given) ->
     given("--execute").ok()
     told = given.tidemark("restore", "market", "--savepoint", "fixed", "--execute", "--json").ok().json
     assert told["left"] == ["chk-3"]
-    given.market.send()
-    done = given.market.line.checkpoint()
+    given.source.send()
+    done = given.source.line.checkpoint()
     assert done.plan.slot.timeline == told["timeline"]
     item = given.rows["sold"][0]["item"]
-    anew = {r["item"]: r for r in given.market.rows("sold")}
+    anew = {r["item"]: r for r in given.source.rows("sold")}
     # From chk-2 on, and not what was deleted: the third batch and the one that was sent now.
-    whole = {r["item"]: r["sales"] for r in given.market.rows("sold", 3)}
+    whole = {r["item"]: r["sales"] for r in given.source.rows("sold", 3)}
     assert anew[item]["sales"] < whole[item]
-    tills = {r["stall"]: r for r in given.market.rows("tills")}
+    tills = {r["stall"]: r for r in given.source.rows("tills")}
     assert given.stall not in tills or tills[given.stall]["tax"] != 0
     given.tidemark("verify", "market", "--content").ok()
 
@@ -143,19 +143,19 @@ def test_a_patched_fork_catches_up_and_is_promoted(given: Given) -> None:
     given("--execute").ok()
     given.tidemark("run", "market", "--timeline", "fixed").ok()
     given.tidemark("promote", "market", "fixed", "--execute").ok()
-    assert given.market.line.coordinator.timelines.live() == "fixed"
-    given.market.send()
-    given.market.line.checkpoint()
+    assert given.source.line.coordinator.timelines.live() == "fixed"
+    given.source.send()
+    given.source.line.checkpoint()
     given.tidemark("verify", "market", "--content").ok()
 
 
 def test_what_was_recorded_since_is_repeated_upon_a_patch(given: Given) -> None:
     made = given("--execute", "--json").ok().json["checkpoint"]
     given.tidemark("backfill", "market", "--from-savepoint", "fixed", "--name", "again", "--execute").ok()
-    newest = next(given.market.line.coordinator.checkpoints("again"))
+    newest = next(given.source.line.coordinator.checkpoints("again"))
     assert newest.plan.replays == (3,)
     assert f"chk-{newest.plan.parent}" == made
-    assert newest.now == given.market.line.coordinator.checkpoint(3).now
+    assert newest.now == given.source.line.coordinator.checkpoint(3).now
 
 
 @pytest.mark.parametrize("dies", ["write", "commit", "record", "plan", "complete", "pin"])
@@ -177,7 +177,7 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
     told = given("--execute", "--json").ok().json
     assert told["checkpoint"] == ("chk-5" if dies in ("write", "commit", "record", "plan") else "chk-4")
     number = int(told["checkpoint"].removeprefix("chk-"))
-    assert given.market.rows("tills", number)[0]["by_item"] == {"cake": 7}
+    assert given.source.rows("tills", number)[0]["by_item"] == {"cake": 7}
     given.tidemark("verify", "market", "--content").ok()
 
 
@@ -224,7 +224,7 @@ def test_tables_that_do_not_fit_are_refused_row_by_row(refused: Given) -> None:
 def test_access_times_are_given_or_those_of_the_checkpoint(refused: Given) -> None:
     refused("--at", "2030-01-01T00:00:00Z").failed(2, "--at is later than chk-2")
     refused("--at", "2001-01-01T00:00:00Z").failed(2, "would have expired already at chk-2")
-    now = refused.market.line.coordinator.checkpoint(2).now.event_time_ms
+    now = refused.source.line.coordinator.checkpoint(2).now.event_time_ms
     assert now is not None
     hour_ago = f"SELECT strftime(make_timestamp({now - 3_600_000} * 1000), '%Y-%m-%dT%H:%M:%SZ')"
     early = duckdb.execute(hour_ago).fetchall()
@@ -239,13 +239,13 @@ def test_names_that_are_taken_and_points_that_are_not_there_are_refused(refused:
 
 
 def test_a_checkpoint_that_is_not_whole_is_not_patched(given: Given) -> None:
-    pinned = given.market.line.coordinator.checkpoint(2)
-    root = given.market.tidemark.warehouse
+    pinned = given.source.line.coordinator.checkpoint(2)
+    root = given.source.tidemark.warehouse
     (segment, file), *_ = files_of(str(root), pinned.handles["tills"])
     Path(root, segment.path, file.path).unlink()
     for more in ((), ("--execute",)):
         given(*more).failed(6, file.path)
-    assert "fixed" not in given.market.line.coordinator.timelines.names()
+    assert "fixed" not in given.source.line.coordinator.timelines.names()
 
 
 def test_a_delta_table_patches_a_fold_whose_rows_merge_in_any_order(tmp_path: Path) -> None:
@@ -267,28 +267,28 @@ def test_a_delta_table_patches_a_fold_whose_rows_merge_in_any_order(tmp_path: Pa
         cursor = connection.execute(printed)
         names = [d[0] for d in cursor.description]
         answered = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    assert sorted(answered, key=lambda r: r["item"]) == given.market.rows("sold", 4)
-    found = {r["item"]: r["sales"] for r in given.market.rows("sold", 4)}
+    assert sorted(answered, key=lambda r: r["item"]) == given.source.rows("sold", 4)
+    found = {r["item"]: r["sales"] for r in given.source.rows("sold", 4)}
     assert found[first] == 1000
     assert second not in found
     given.tidemark("run", "market", "--timeline", "fixed").ok()
-    assert given.market.line.compact("sold", full=True, timeline="fixed")
-    given.market.send()
-    done = given.market.line.checkpoint(timeline="fixed")
+    assert given.source.line.compact("sold", full=True, timeline="fixed")
+    given.source.send()
+    done = given.source.line.checkpoint(timeline="fixed")
     assert done.plan.schemas["sold"].patched == 0, "a whole compaction leaves nothing that hides"
-    assert {r["item"]: r["sales"] for r in given.market.rows("sold", done.id)}[first] > 1000
+    assert {r["item"]: r["sales"] for r in given.source.rows("sold", done.id)}[first] > 1000
 
 
 def test_a_declaration_that_has_changed_is_patched_in_its_own_columns(given: Given) -> None:
     tax = "    tax: int = state.value(0)\n"
     changed = DECLARATION.replace(tax, f"{tax}    fee: int = state.value(0)\n")
-    given.market.tidemark.declare(changed, file="market.py", name="market")
-    given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
+    given.source.tidemark.declare(changed, file="market.py", name="market")
+    given.source.line.pipeline = given.source.tidemark.context.pipeline("market")
     given("--execute").failed(2, "fee BIGINT is missing")
     table = pq.read_table(given.tills).append_column("fee", pa.array([9]))
     pq.write_table(table, given.tills)
     told = given("--execute", "--json").ok().json
-    rows = given.market.rows("tills", int(told["checkpoint"].removeprefix("chk-")))
+    rows = given.source.rows("tills", int(told["checkpoint"].removeprefix("chk-")))
     assert [(r["fee"], r["by_item"]) for r in rows[:1]] == [(9, {"cake": 7})]
     assert [r["tax"] for r in rows[1:]] == [r["tax"] for r in given.rows["tills"][1:]]
     given.tidemark("run", "market", "--timeline", "fixed").ok()
@@ -298,26 +298,26 @@ def test_a_declaration_that_has_changed_is_patched_in_its_own_columns(given: Giv
 def test_operators_that_are_gone_are_left_behind_where_that_is_allowed(given: Given) -> None:
     fold = '        Fold("sold", key_by="item", state=Sold, input="sales"),\n'
     assert fold in DECLARATION
-    given.market.tidemark.declare(DECLARATION.replace(fold, ""), file="market.py", name="market")
-    given.market.line.pipeline = given.market.tidemark.context.pipeline("market")
+    given.source.tidemark.declare(DECLARATION.replace(fold, ""), file="market.py", name="market")
+    given.source.line.pipeline = given.source.tidemark.context.pipeline("market")
     line = ("--set", f"tills={given.tills}", "--execute")
     given(*line, plain=False).failed(2, "sold: is no longer declared", "--allow-non-restored-state")
     given(*line, "--allow-non-restored-state", plain=False).ok()
-    assert "sold" not in given.market.line.coordinator.checkpoint(4).handles
-    assert given.market.rows("tills", 4)[0]["by_item"] == {"cake": 7}
+    assert "sold" not in given.source.line.coordinator.checkpoint(4).handles
+    assert given.source.rows("tills", 4)[0]["by_item"] == {"cake": 7}
 
 
 def test_a_patch_is_exported_and_imported_like_any_checkpoint(given: Given, tmp_path: Path) -> None:
     made = int(given("--execute", "--json").ok().json["checkpoint"].removeprefix("chk-"))
     given.tidemark("export", "market", "--savepoint", "fixed", "--to", str(tmp_path / "export")).ok()
-    other = given.market.beside(given.market.tidemark, "bazaar")
+    other = given.source.beside(given.source.tidemark, "bazaar")
     other.tidemark("import", str(tmp_path / "export"), "--as", "bazaar", "--execute").ok()
-    assert {uid: other.rows(uid) for uid in UIDS} == {uid: given.market.rows(uid, made) for uid in UIDS}
-    given.market.send()
-    done = given.market.line.checkpoint(timeline="fixed")
+    assert {uid: other.rows(uid) for uid in UIDS} == {uid: given.source.rows(uid, made) for uid in UIDS}
+    given.source.send()
+    done = given.source.line.checkpoint(timeline="fixed")
     other.line.checkpoint()
     bare = [
         [{k: v for k, v in r.items() if k != "_changed"} for r in rows]
-        for rows in (other.rows("sold"), given.market.rows("sold", done.id))
+        for rows in (other.rows("sold"), given.source.rows("sold", done.id))
     ]
     assert bare[0] == bare[1]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import ParquetFiles
-from tests.copies.ward import NAME, Ward
+from tests.copies.patched_pipeline import NAME, PatchedPipeline
+from tests.support.disk import ParquetFiles
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.operations import queries
@@ -28,7 +28,7 @@ FOLDED = ("sensors", "fresh")
 @pytest.mark.parametrize("seed", range(SEED, SEED + 3 * SCALE))
 def test_what_is_patched_is_what_a_dict_holds_and_goes_on_as_one(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}; repeat with TIDEMARK_TEST_SEED={seed}")
-    ward = Ward(tmp_path, random.Random(seed))
+    ward = PatchedPipeline(tmp_path, random.Random(seed))
     made = [ward.checkpoint(count=8)]
     for _ in range(2):
         _compact(ward, None)
@@ -54,14 +54,14 @@ def test_what_is_patched_is_what_a_dict_holds_and_goes_on_as_one(seed: int, tmp_
         ward.check(made[-1])
 
 
-def _compact(ward: Ward, timeline: str | None) -> None:
+def _compact(ward: PatchedPipeline, timeline: str | None) -> None:
     for uid in (*FOLDED, "kept"):
         how = ward.chance.choice([None, False, True])
         if how is not None:
             ward.line.compact(uid, full=how, timeline=timeline)
 
 
-def _check_diff(ward: Ward, source: Checkpoint, done: Checkpoint) -> None:
+def _check_diff(ward: PatchedPipeline, source: Checkpoint, done: Checkpoint) -> None:
     """The diff is the patch: what was set has changed, even to the same; what was deleted was there."""
     for uid in ("sensors", "kept"):
         was, now = (ward.rows(c, uid, changed=True) for c in (source, done))
@@ -79,7 +79,7 @@ def _check_diff(ward: Ward, source: Checkpoint, done: Checkpoint) -> None:
         assert {r["key"]["sensor"] for r in back.rows.to_pylist()} == set(wanted)
 
 
-def _check_compactions(ward: Ward, checkpoint: Checkpoint) -> None:
+def _check_compactions(ward: PatchedPipeline, checkpoint: Checkpoint) -> None:
     """A compaction of everything writes the same rows by SQL and by the twin, and they resolve to the same."""
     for uid, deepest in itertools.product((*FOLDED, "kept"), (False, True)):
         schema = checkpoint.plan.schemas[uid]

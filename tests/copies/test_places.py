@@ -9,22 +9,22 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import DECLARATION, SEED, UIDS, Market, market
-from tests.copies.places import BucketPlace, FolderPlace, Place
+from tests.copies.export_places import BucketPlace, ExportPlace, FolderPlace
 from tests.copies.test_import import NOWHERE
+from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Command
 from tidemark.storage.parquet_folder import ParquetFolder
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Market:
+def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """A market with four checkpoints that nobody changes."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    return market(tmp_path_factory.mktemp("made")).grown(4, compacted=2)
+    return transfer_pipeline(tmp_path_factory.mktemp("made")).grown(4, compacted=2)
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ExportPlace:
     """Each kind of place, without an export."""
     if request.param == "disk":
         return FolderPlace(tmp_path / "export")
@@ -32,24 +32,24 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def other(made: Market, tmp_path: Path) -> Market:
+def other(made: TransferPipeline, tmp_path: Path) -> TransferPipeline:
     """A pipeline of another name in another warehouse, without a checkpoint."""
     return made.beside(Command(tmp_path / "other", *NOWHERE), "bazaar")
 
 
-def _export(made: Market, place: Place, *more: str) -> None:
+def _export(made: TransferPipeline, place: ExportPlace, *more: str) -> None:
     made.tidemark("export", "market", "--to", place.at, *more, **place.variables).ok()
 
 
-def _import(place: Place) -> tuple[str, ...]:
+def _import(place: ExportPlace) -> tuple[str, ...]:
     return ("import", place.at, "--as", "bazaar")
 
 
-def _scratch(*markets: Market) -> list[Path]:
+def _scratch(*markets: TransferPipeline) -> list[Path]:
     return [p for m in markets for p in m.tidemark.warehouse.glob("*/scratch/*")]
 
 
-def test_state_comes_back_key_by_key(made: Market, other: Market, place: Place) -> None:
+def test_state_comes_back_key_by_key(made: TransferPipeline, other: TransferPipeline, place: ExportPlace) -> None:
     _export(made, place)
     told = other.tidemark(*_import(place), "--json", **place.variables).ok().json
     assert (told["from"], told["checkpoint"]) == ("market chk-4", None)
@@ -66,7 +66,9 @@ def test_state_comes_back_key_by_key(made: Market, other: Market, place: Place) 
     assert _scratch(made, other) == []
 
 
-def test_the_rows_are_those_of_the_state_to_a_reader_that_knows_parquet_only(made: Market, place: Place) -> None:
+def test_the_rows_are_those_of_the_state_to_a_reader_that_knows_parquet_only(
+    made: TransferPipeline, place: ExportPlace
+) -> None:
     _export(made, place, "--checkpoint", "3")
     files = place.files()
     told = json.loads(files["export.json"])["body"]
@@ -87,7 +89,7 @@ def _plain(row: dict[str, object]) -> str:
     return json.dumps(row, sort_keys=True, default=lambda x: x.isoformat())
 
 
-def test_both_kinds_of_places_get_the_same_bytes(made: Market, place: Place, tmp_path: Path) -> None:
+def test_both_kinds_of_places_get_the_same_bytes(made: TransferPipeline, place: ExportPlace, tmp_path: Path) -> None:
     beside = FolderPlace(tmp_path / "beside")
     _export(made, place)
     _export(made, beside)
@@ -96,9 +98,9 @@ def test_both_kinds_of_places_get_the_same_bytes(made: Market, place: Place, tmp
 
 
 def test_an_export_can_be_carried_from_one_kind_to_the_other(
-    made: Market, other: Market, place: Place, request: pytest.FixtureRequest, tmp_path: Path
+    made: TransferPipeline, other: TransferPipeline, place: ExportPlace, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    elsewhere: Place = FolderPlace(tmp_path / "elsewhere")
+    elsewhere: ExportPlace = FolderPlace(tmp_path / "elsewhere")
     if isinstance(place, FolderPlace):
         elsewhere = BucketPlace(request.getfixturevalue("bucket"), "elsewhere")
     _export(made, place)
@@ -108,7 +110,7 @@ def test_an_export_can_be_carried_from_one_kind_to_the_other(
     assert other.states() == made.states()
 
 
-def test_what_is_there_is_left_alone(made: Market, place: Place) -> None:
+def test_what_is_there_is_left_alone(made: TransferPipeline, place: ExportPlace) -> None:
     _export(made, place, "--checkpoint", "3")
     before, jobs = place.files(), _jobs(made)
     made.tidemark("export", "market", "--to", place.at, **place.variables).failed(2, "left alone", "another folder")
@@ -116,11 +118,13 @@ def test_what_is_there_is_left_alone(made: Market, place: Place) -> None:
     assert _jobs(made) == jobs, "refused before any work"
 
 
-def _jobs(made: Market) -> set[Path]:
+def _jobs(made: TransferPipeline) -> set[Path]:
     return set((made.tidemark.warehouse / "market" / "jobs").iterdir())
 
 
-def test_files_that_were_changed_removed_or_cut_are_refused_by_name(made: Market, other: Market, place: Place) -> None:
+def test_files_that_were_changed_removed_or_cut_are_refused_by_name(
+    made: TransferPipeline, other: TransferPipeline, place: ExportPlace
+) -> None:
     other.tidemark(*_import(place), **place.variables).failed(3, "no export in", "it has no export.json")
     _export(made, place)
     whole = place.files()
@@ -154,7 +158,9 @@ def test_files_that_were_changed_removed_or_cut_are_refused_by_name(made: Market
     assert _scratch(other) == []
 
 
-def test_a_path_that_leads_out_of_the_export_is_not_followed(made: Market, other: Market, place: Place) -> None:
+def test_a_path_that_leads_out_of_the_export_is_not_followed(
+    made: TransferPipeline, other: TransferPipeline, place: ExportPlace
+) -> None:
     from tidemark.model.retention.export_manifest import Export
 
     _export(made, place)
@@ -165,7 +171,9 @@ def test_a_path_that_leads_out_of_the_export_is_not_followed(made: Market, other
     assert other.tidemark.objects("bazaar") == {}
 
 
-def test_a_full_disk_leaves_nothing(made: Market, other: Market, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing(
+    made: TransferPipeline, other: TransferPipeline, place: ExportPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(self: ParquetFolder, path: str, text: str) -> None:
         raise OSError(28, "No space left on device")
 
@@ -179,7 +187,7 @@ def test_a_full_disk_leaves_nothing(made: Market, other: Market, place: Place, m
     other.tidemark(*_import(place), "--execute", **place.variables).ok()
 
 
-def test_nothing_is_fetched_for_a_pipeline_that_nobody_declares(place: Place, tmp_path: Path) -> None:
+def test_nothing_is_fetched_for_a_pipeline_that_nobody_declares(place: ExportPlace, tmp_path: Path) -> None:
     tidemark = Command(tmp_path / "empty", *NOWHERE)
     tidemark.declare(DECLARATION, file="market.py", name="market")
     tidemark("import", place.at, "--as", "unknown", **place.variables).failed(3, "unknown")

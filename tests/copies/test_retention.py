@@ -7,15 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Answer
-from tests.cli.disk_context import commands_over
-from tests.copies.market import UIDS, Market, market
+from tests.copies.transfer_pipeline import UIDS, TransferPipeline, transfer_pipeline
+from tests.support.cli import Answer
+from tests.support.disk_context import commands_over
 
 SWEEP = ("retention", "apply", "market", "--grace", "0", "--execute", "--json", "--keep")
 
 
 def test_what_every_kind_of_operator_has_made_stays_as_it_was(tmp_path: Path) -> None:
-    made = market(tmp_path / "one").grown(4, compacted=2)
+    made = transfer_pipeline(tmp_path / "one").grown(4, compacted=2)
     for uid in UIDS:
         made.line.compact(uid, full=True)
     made.send()
@@ -41,13 +41,13 @@ class Brought:
     """Rows of another place on their way to a timeline of their own, by a command that dies."""
 
     kind: str
-    made: Market
+    made: TransferPipeline
     asked: tuple[str, ...]
 
     @classmethod
     def by(cls, verb: str, folder: Path) -> "Brought":
         """An import of a market's export beside it, or a patch of its second checkpoint."""
-        made = market(folder / "one").grown(2)
+        made = transfer_pipeline(folder / "one").grown(2)
         if verb == "import":
             made.tidemark("export", "market", "--to", str(folder / "export")).ok()
             asked = ("import", str(folder / "export"), "--as", "market", "--timeline", "again", "--execute")

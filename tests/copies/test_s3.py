@@ -11,11 +11,11 @@ from subprocess import Popen
 
 import pytest
 
-from tests.cli.command import TIMEOUT, Answer
-from tests.copies.market import SEED, Market
-from tests.copies.places import BucketPlace, FolderPlace, exported, imported, silenced
-from tests.s3.proxy import Fault, Request, Times, is_put
-from tests.s3.server import CREDENTIALS
+from tests.copies.export_places import BucketPlace, FolderPlace, exported, imported, silenced
+from tests.copies.transfer_pipeline import SEED, TransferPipeline
+from tests.support.cli import TIMEOUT, Answer
+from tests.support.s3 import CREDENTIALS
+from tests.support.s3_proxy import Fault, S3Request, Times, is_put
 from tidemark.errors import StoreError
 from tidemark.model.retention.export_manifest import Export
 from tidemark.ports import PutOutcome, UncertainPut
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def contents(made: Market, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+def contents(made: TransferPipeline, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """What a local export holds, without its `export.json`."""
     local = FolderPlace(tmp_path_factory.mktemp("local") / "export")
     made.tidemark("export", "market", "--to", local.at).ok()
@@ -72,7 +72,7 @@ def _is_whole(place: BucketPlace) -> bool:
     ids=lambda rule: f"{getattr(rule.fault, 'name', rule.fault)}-{rule.method}-{rule.path}",
 )
 def test_faults_that_pass_leave_no_trace(
-    made: Market, contents: list[bytes], other: Market, place: BucketPlace, rule: Times
+    made: TransferPipeline, contents: list[bytes], other: TransferPipeline, place: BucketPlace, rule: Times
 ) -> None:
     proxy = place.bucket.server.proxy
     reading = "GET" in rule.method
@@ -115,11 +115,13 @@ def test_of_many_puts_at_once_one_wins(folder: S3Folder, place: BucketPlace) -> 
     assert place.files() == {"export.json": winner}
 
 
-def test_two_exports_to_one_place_have_one_winner_and_it_stays_whole(made: Market, place: BucketPlace) -> None:
+def test_two_exports_to_one_place_have_one_winner_and_it_stays_whole(
+    made: TransferPipeline, place: BucketPlace
+) -> None:
     """Of different checkpoints, so that every file differs; held until both of them put their last object."""
     both = threading.Barrier(2)
 
-    def rule(request: Request) -> None:
+    def rule(request: S3Request) -> None:
         if is_put(request, "export.json"):
             both.wait(TIMEOUT)
 
@@ -141,7 +143,7 @@ def _ended(process: "Popen[str]") -> Answer:
 
 @pytest.mark.parametrize("at", ["first", "some", "export.json", "behind"])
 def test_an_export_that_was_killed_is_none_and_the_next_one_succeeds(
-    made: Market, other: Market, place: BucketPlace, at: str
+    made: TransferPipeline, other: TransferPipeline, place: BucketPlace, at: str
 ) -> None:
     proxy, chance = place.bucket.server.proxy, random.Random(SEED)
     files = 12
@@ -149,7 +151,7 @@ def test_an_export_that_was_killed_is_none_and_the_next_one_succeeds(
     with _killed_by(made, place) as kill:
         count = -2  # the probe is put twice
 
-        def rule(request: Request) -> Fault | None:
+        def rule(request: S3Request) -> Fault | None:
             nonlocal count
             count += request.method == "PUT"
             if request.method != "PUT" or count < dies:
@@ -176,7 +178,7 @@ def test_an_export_that_was_killed_is_none_and_the_next_one_succeeds(
 
 
 @contextmanager
-def _killed_by(made: Market, place: BucketPlace) -> Iterator[Callable[[], None]]:
+def _killed_by(made: TransferPipeline, place: BucketPlace) -> Iterator[Callable[[], None]]:
     """Gives what kills an export with a process of its own, which begins when the block has ended."""
     running: list[Popen[str]] = []
     started = threading.Event()
@@ -192,10 +194,10 @@ def _killed_by(made: Market, place: BucketPlace) -> Iterator[Callable[[], None]]
     assert _ended(running[0]).code == -signal.SIGKILL
 
 
-def test_an_export_that_was_interrupted_removes_what_it_sent(made: Market, place: BucketPlace) -> None:
+def test_an_export_that_was_interrupted_removes_what_it_sent(made: TransferPipeline, place: BucketPlace) -> None:
     stopped = threading.Event()
 
-    def rule(request: Request) -> None:
+    def rule(request: S3Request) -> None:
         if is_put(request, "part-00000.parquet") and not stopped.is_set():
             stopped.set()
             running.send_signal(signal.SIGINT)
@@ -208,8 +210,10 @@ def test_an_export_that_was_interrupted_removes_what_it_sent(made: Market, place
     assert list(made.tidemark.warehouse.glob("*/scratch/*")) == []
 
 
-def test_bytes_that_changed_on_the_way_are_noticed_before_there_is_anexport(made: Market, place: BucketPlace) -> None:
-    def rule(request: Request) -> None:
+def test_bytes_that_changed_on_the_way_are_noticed_before_there_is_anexport(
+    made: TransferPipeline, place: BucketPlace
+) -> None:
+    def rule(request: S3Request) -> None:
         if is_put(request, "state/sold.parquet"):
             request.body = request.body[:-1] + bytes([request.body[-1] ^ 1])
 
@@ -218,8 +222,8 @@ def test_bytes_that_changed_on_the_way_are_noticed_before_there_is_anexport(made
     assert place.files() == {}
 
 
-def test_a_store_that_ignores_conditions_is_refused(made: Market, place: BucketPlace) -> None:
-    def rule(request: Request) -> None:
+def test_a_store_that_ignores_conditions_is_refused(made: TransferPipeline, place: BucketPlace) -> None:
+    def rule(request: S3Request) -> None:
         request.headers.pop("if-none-match", None)
 
     place.bucket.server.proxy.rule = rule
@@ -228,14 +232,14 @@ def test_a_store_that_ignores_conditions_is_refused(made: Market, place: BucketP
 
 
 def test_where_nobody_answers_whether_it_is_complete_its_files_stay(
-    made: Market, other: Market, place: BucketPlace, folder: S3Folder, tmp_path: Path
+    made: TransferPipeline, other: TransferPipeline, place: BucketPlace, folder: S3Folder, tmp_path: Path
 ) -> None:
     """The last object is written, and then the store falls silent."""
     local, proxy = FolderPlace(tmp_path / "local"), place.bucket.server.proxy
     made.tidemark("export", "market", "--to", local.at).ok()
     impatient = replace(folder, patient=folder.quick)
 
-    def rule(request: Request) -> Fault | None:
+    def rule(request: S3Request) -> Fault | None:
         if is_put(request, "export.json"):
             return Fault.DROP_REPLY
         return Fault.NOT_SENT if request.path.endswith("export.json") else None

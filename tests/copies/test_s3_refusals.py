@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.copies.market import Market
-from tests.copies.places import BucketPlace, exported, imported, silenced
-from tests.s3.proxy import Fault, Times
-from tests.s3.server import SECRETS
+from tests.copies.export_places import BucketPlace, exported, imported, silenced
+from tests.copies.transfer_pipeline import TransferPipeline
+from tests.support.s3 import SECRETS
+from tests.support.s3_proxy import Fault, Times
 from tidemark.model.retention.export_manifest import Export
 
 BOUND = 15
@@ -24,7 +24,7 @@ NOBODYS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "") | {
 pytestmark = pytest.mark.slow
 
 
-def test_what_the_bucket_refuses_is_told(made: Market, other: Market, place: BucketPlace) -> None:
+def test_what_the_bucket_refuses_is_told(made: TransferPipeline, other: TransferPipeline, place: BucketPlace) -> None:
     elsewhere = replace(place, bucket=replace(place.bucket, name="no-such-bucket"))
     exported(made, elsewhere).failed(3, "no bucket no-such-bucket")
     imported(other, elsewhere).failed(3, "no bucket no-such-bucket")
@@ -45,7 +45,9 @@ def test_what_the_bucket_refuses_is_told(made: Market, other: Market, place: Buc
     assert not all(json.loads(p.read_text())["body"]["done"] for p in jobs), "what failed is over, and not done"
 
 
-def test_who_may_not_remove_may_export_all_the_same(made: Market, other: Market, place: BucketPlace) -> None:
+def test_who_may_not_remove_may_export_all_the_same(
+    made: TransferPipeline, other: TransferPipeline, place: BucketPlace
+) -> None:
     place.bucket.server.proxy.rule = Times(403, 10**6, "DELETE")
     exported(made, place).ok()
     export = Export.decoded(place.files()["export.json"])
@@ -54,7 +56,9 @@ def test_who_may_not_remove_may_export_all_the_same(made: Market, other: Market,
     imported(other, place).ok()
 
 
-def test_credentials_that_are_missing_or_wrong_are_told(made: Market, other: Market, place: BucketPlace) -> None:
+def test_credentials_that_are_missing_or_wrong_are_told(
+    made: TransferPipeline, other: TransferPipeline, place: BucketPlace
+) -> None:
     variables = place.variables | NOBODYS
     for line, asked in (
         (("export", "market", "--to", place.at), made),
@@ -73,7 +77,7 @@ def test_credentials_that_are_missing_or_wrong_are_told(made: Market, other: Mar
     exported(made, place).failed(1, "does not accept the credentials (SignatureDoesNotMatch)")
 
 
-def test_a_store_that_is_not_there_is_told_soon(made: Market, place: BucketPlace) -> None:
+def test_a_store_that_is_not_there_is_told_soon(made: TransferPipeline, place: BucketPlace) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = f"127.0.0.1:{taken.getsockname()[1]}"
     for address in (closed, "no-such-host.invalid"):
@@ -84,7 +88,7 @@ def test_a_store_that_is_not_there_is_told_soon(made: Market, place: BucketPlace
         assert time.monotonic() - began < BOUND
 
 
-def test_a_store_that_takes_calls_and_says_nothing_is_told_soon(made: Market, place: BucketPlace) -> None:
+def test_a_store_that_takes_calls_and_says_nothing_is_told_soon(made: TransferPipeline, place: BucketPlace) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=16) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         began = time.monotonic()
@@ -110,7 +114,7 @@ def test_a_store_that_takes_calls_and_says_nothing_is_told_soon(made: Market, pl
     ],
 )
 def test_a_url_that_names_no_folder_is_refused_and_not_repeated(
-    made: Market, other: Market, url: str, words: str
+    made: TransferPipeline, other: TransferPipeline, url: str, words: str
 ) -> None:
     for answer in (
         made.tidemark("export", "market", "--to", url),
@@ -120,7 +124,9 @@ def test_a_url_that_names_no_folder_is_refused_and_not_repeated(
         assert "hidden-word" not in answer.err
 
 
-def test_nothing_of_the_credentials_or_the_store_is_in_what_is_written(made: Market, place: BucketPlace) -> None:
+def test_nothing_of_the_credentials_or_the_store_is_in_what_is_written(
+    made: TransferPipeline, place: BucketPlace
+) -> None:
     told = json.loads(exported(made, place, "--json").ok().out)
     assert (told["folder"], told["checkpoint"]) == (place.at, "chk-3")
     everything = b"".join([*place.files().values(), *made.tidemark.objects("market").values()])

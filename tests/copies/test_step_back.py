@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import commands_over
-from tests.copies.market import DECLARATION, SEED, Market, market
+from tests.copies.transfer_pipeline import DECLARATION, SEED, TransferPipeline, transfer_pipeline
+from tests.support.disk_context import commands_over
 from tidemark.coordinator.checkpoints.loop import delivered, undelivered
 from tidemark.operations import reads, timelines, verification
 from tidemark.readers.state_reader import files_of
@@ -20,15 +20,15 @@ BACK = ("restore", "market", "--latest-valid")
 
 
 @pytest.fixture
-def grown(tmp_path: Path) -> Iterator[Market]:
+def grown(tmp_path: Path) -> Iterator[TransferPipeline]:
     """Four checkpoints; commands read and write them in this process."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    made = market(tmp_path).grown(4)
+    made = transfer_pipeline(tmp_path).grown(4)
     with commands_over(made.line):
         yield made
 
 
-def _break(made: Market, checkpoint: int, kind: str = "tills") -> None:
+def _break(made: TransferPipeline, checkpoint: int, kind: str = "tills") -> None:
     """Takes away what a checkpoint itself wrote: a file of a state, or of its sink."""
     (found,) = (c for c in reads.list_checkpoints(made.tidemark.context, "market") if c.id == checkpoint)
     handle = next(iter(found.sinks.values())).handle if kind == "sink" else found.handles[kind]
@@ -37,7 +37,7 @@ def _break(made: Market, checkpoint: int, kind: str = "tills") -> None:
     next(path for path in paths if path.parent.name == f"{checkpoint}.1").unlink()
 
 
-def _whatever_the_barriers(made: Market) -> dict[str, Any]:
+def _whatever_the_barriers(made: TransferPipeline) -> dict[str, Any]:
     """What does not depend on where a barrier lies between records of two partitions."""
     sums = "SELECT item, sales, cents, least, most, list_sort(stalls) FROM sold ORDER BY ALL"
     rates = "SELECT item, percent FROM rates ORDER BY ALL"
@@ -46,11 +46,11 @@ def _whatever_the_barriers(made: Market) -> dict[str, Any]:
     return {"states": found, "now": newest.now, "ends": newest.plan.ranges.ends}
 
 
-def _run(made: Market) -> None:
+def _run(made: TransferPipeline) -> None:
     made.tidemark("run", "market").ok()
 
 
-def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: Market) -> None:
+def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: TransferPipeline) -> None:
     wanted = _whatever_the_barriers(grown)
     _break(grown, 3)
     plan = grown.tidemark(*BACK, "--json").ok()
@@ -64,7 +64,7 @@ def test_it_passes_over_what_is_damaged_says_so_and_loses_nothing(grown: Market)
     assert grown.tidemark(*BACK, "--json").ok().json["checkpoint"] == "chk-5", "the newest one is whole again"
 
 
-def test_it_goes_no_further_back_than_was_asked_for(grown: Market) -> None:
+def test_it_goes_no_further_back_than_was_asked_for(grown: TransferPipeline) -> None:
     _break(grown, 2)
     refused = grown.tidemark(*BACK, "--max-fallback", "2", "--execute")
     refused.failed(6, "chk-4, chk-3, chk-2 are damaged, and at most 2 may be passed over", "tidemark verify market")
@@ -76,7 +76,7 @@ def test_it_goes_no_further_back_than_was_asked_for(grown: Market) -> None:
     )
 
 
-def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: Market) -> None:
+def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: TransferPipeline) -> None:
     newest = reads.get_checkpoint(grown.tidemark.context, "market")
     ((uid, table),) = newest.sinks.items()
     _break(grown, 4, "sink")
@@ -92,7 +92,7 @@ def test_rows_of_a_sink_that_are_damaged_are_not_kept(grown: Market) -> None:
 
 def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) -> None:
     sends = DECLARATION.replace('DeltaSink("receipts")', 'KafkaSink("receipts", topic="receipts")')
-    made = market(tmp_path, declared=sends.replace("DeltaSink", "KafkaSink")).grown(3)
+    made = transfer_pipeline(tmp_path, declared=sends.replace("DeltaSink", "KafkaSink")).grown(3)
     made.log.create("receipts", 1)
     coordinator = made.tidemark.context.coordinator("market")
     with commands_over(made.line):
@@ -106,7 +106,7 @@ def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) ->
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_back_to(tmp_path: Path) -> None:
-    made = market(tmp_path)
+    made = transfer_pipeline(tmp_path)
     with commands_over(made.line):
         made.tidemark(*BACK).failed(3, "there is no checkpoint yet")
         made.tidemark(*BACK, "--checkpoint", "1").failed(2, "name one restore point")

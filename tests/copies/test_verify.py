@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.copies.market import SEED, Market, market
+from tests.copies.transfer_pipeline import SEED, TransferPipeline, transfer_pipeline
+from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import DamagedError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -23,10 +23,10 @@ CHANCE = random.Random(SEED)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Market:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     """Five checkpoints, a compaction behind the second, a savepoint of the first and of the third."""
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    made = market(tmp_path_factory.mktemp("whole")).grown(5, compacted=2)
+    made = transfer_pipeline(tmp_path_factory.mktemp("whole")).grown(5, compacted=2)
     savepoints = Savepoints(made.line.coordinator)
     for name, pinned in (("early", 1), ("june", 3)):
         savepoints.create(SavepointRequest(name=name, owner="ann", origin="test", checkpoint=pinned))
@@ -34,7 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Market:
 
 
 @pytest.fixture
-def copy(whole: Market, tmp_path: Path) -> Command:
+def copy(whole: TransferPipeline, tmp_path: Path) -> Command:
     """A copy of it, to be damaged."""
     shutil.copytree(whole.tidemark.warehouse, tmp_path / "warehouse")
     return Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
@@ -57,7 +57,7 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
+def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: TransferPipeline) -> None:
     told = whole.tidemark("verify", "market", "--content", "--json").ok().json
     named = {
         path for c in reads.list_checkpoints(whole.tidemark.context, "market") for path in _files(whole.tidemark, c)
@@ -70,7 +70,7 @@ def test_a_whole_warehouse_is_whole_to_the_last_byte(whole: Market) -> None:
     assert whole.tidemark("verify", "market").ok().err.startswith("undamaged: 8 restore points")
 
 
-def test_what_restore_points_share_is_read_once(whole: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_restore_points_share_is_read_once(whole: TransferPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[tuple[object, ...]] = Counter()
 
     def counted(name: str) -> None:

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.deliveries.planted import BUGS
-from tests.deliveries.walk import Walk
+from tests.deliveries.delivery_bugs import BUGS
+from tests.deliveries.delivery_walk import DeliveryWalk
 from tests.unit.coordinator import test_sent
 from tidemark.errors import StoreError
 
@@ -24,9 +24,9 @@ RARE = {
 """Bugs that take walks hundreds of seeds, with the test of the one case that they break."""
 
 
-def walked(seed: int) -> Walk:
+def walked(seed: int) -> DeliveryWalk:
     """A walk, which its oracle judges after every step."""
-    walk = Walk(seed)
+    walk = DeliveryWalk(seed)
     try:
         return walk.steps(STEPS)
     except BaseException:
@@ -45,7 +45,7 @@ def test_each_record_is_sent_by_one_line_or_the_dry_run_said_otherwise(chunk: in
 def test_a_walk_finds_a_planted_bug(bug: str) -> None:
     with pytest.raises((AssertionError, StoreError)), BUGS[bug]():
         for seed in range(FOUND_WITHIN):
-            Walk(seed).steps(STEPS)
+            DeliveryWalk(seed).steps(STEPS)
 
 
 @pytest.mark.parametrize("bug", RARE)

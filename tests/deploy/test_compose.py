@@ -19,7 +19,7 @@ from devstack.broker import server_properties
 from devstack.credentials import Credentials
 from devstack.env_file import SECRETS, complete
 from devstack.spark_server import server_configuration
-from tests.deploy.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
+from tests.support.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
 from tidemark.engine.session.session import STATIC_CONF
 from tidemark.model.core.names import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.compose import ROOT
+from tests.support.compose import ROOT
 
 IN_TASKS = (
     "include/tidemark/airflow",

@@ -22,7 +22,7 @@ PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
-class Server:
+class AirflowServer:
     """A running API server.
 
     Attributes:
@@ -49,7 +49,7 @@ class Server:
 
 
 @contextmanager
-def api_server(home: Path, **settings: str) -> Iterator[Server]:
+def api_server(home: Path, **settings: str) -> Iterator[AirflowServer]:
     """Starts it with the DAGs and pipelines of the DAG tests; gone afterwards, with all its children.
 
     Args:
@@ -63,7 +63,7 @@ def api_server(home: Path, **settings: str) -> Iterator[Server]:
     for command in (["db", "migrate"], ["dags", "reserialize"]):
         subprocess.run(airflow(*command), env=env, check=True, capture_output=True, timeout=PATIENCE)
     log = (home / "api-server.log").open("wb")
-    server = Server(f"http://127.0.0.1:{port}", home)
+    server = AirflowServer(f"http://127.0.0.1:{port}", home)
     command = airflow("api-server", "--workers", "1", "--host", "127.0.0.1", "--port", str(port))
     process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -107,7 +107,7 @@ def environment(home: Path, port: int) -> dict[str, str]:
     }
 
 
-def _wait(server: Server, process: subprocess.Popen[bytes]) -> None:
+def _wait(server: AirflowServer, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

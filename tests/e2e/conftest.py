@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from devstack.credentials import ADMIN, load_credentials
-from tests.engine.standalone import QUICK_JAVA
-from tests.observing.collector import Collector
-from tests.observing.statsd import Statsd
-from tests.s3.server import CREDENTIALS
+from tests.support.opentelemetry import Collector
+from tests.support.s3 import CREDENTIALS
+from tests.support.spark_cluster import QUICK_JAVA
+from tests.support.statsd import Statsd
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.settings import Settings, load_settings
 

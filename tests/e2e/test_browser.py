@@ -16,7 +16,7 @@ from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.conftest import Stack
 from tests.e2e.test_scheduler import DAY, PATIENCE, Sent, finished
-from tests.prerequisites import needs_chromium
+from tests.support.prerequisites import needs_chromium
 from tidemark.context import Context, open_context
 from tidemark.operations import reads, savepoints, timelines
 

@@ -20,8 +20,8 @@ import duckdb
 import pandas
 import pytest
 
-from tests.faults.zygote import Zygote
-from tests.s3.server import Server
+from tests.support.processes import Zygote
+from tests.support.s3 import S3Server
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -212,7 +212,7 @@ def test_fork_and_promote(reader: Reader) -> None:
     assert [b["fate"] for b in listed if b["timeline"] == "what-if"] == ["closed"]
 
 
-def test_export_and_import(reader: Reader, s3_server: Server) -> None:
+def test_export_and_import(reader: Reader, s3_server: S3Server) -> None:
     s3_server.proxy.reset()
     backups = s3_server.make_bucket("backups")
     reader.goes_on_until(2)

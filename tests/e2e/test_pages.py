@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
-from tests.e2e.airflow_pages import Server, api_server
+from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
-from tests.pages.conftest import PIPELINES, Trips
-from tests.prerequisites import needs_chromium
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
+from tests.support.prerequisites import needs_chromium
+from tests.support.trips import PIPELINES, TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints, timelines
@@ -50,7 +50,7 @@ LATE = "[data-tile='Last completed']"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
     """A server, and a warehouse with a history of everything."""
     home = tmp_path_factory.mktemp("pages")
     with api_server(home, checkpoint_deadline="1h") as made:
@@ -65,11 +65,11 @@ def fill(home: Path) -> None:
     All of it two hours ago.
     """
     clock = ManualClock(int(time.time() * 1000) - 2 * 3_600_000)
-    line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
+    line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
     settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
     context = DiskContext(line, settings)
     context.clock = clock
-    world = Trips(line, context)
+    world = TripsPipeline(line, context)
     world.drive("b1", BUS, None)
     checkpoints.run_once(context, "trips", PlanRequest(origin=RUN))
     world.checkpoint("b1", "b2")
@@ -84,7 +84,7 @@ def fill(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(server: Server) -> Iterator[Page]:
+def page(server: AirflowServer) -> Iterator[Page]:
     with chromium(server.base, server.token(), size=(1400, 1200)) as made:
         yield made
 
@@ -192,7 +192,7 @@ def test_hostile_names_are_text(page: Page) -> None:
     )
 
 
-def test_a_button_triggers_the_dag_with_its_form(page: Page, server: Server) -> None:
+def test_a_button_triggers_the_dag_with_its_form(page: Page, server: AirflowServer) -> None:
     page.view("trips", "view=checkpoint&checkpoint=2", "Create savepoint…")
     page.click("Create savepoint…", "[data-details] button")
     page.fills("Name", "from-the-page")
@@ -212,7 +212,7 @@ def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
 
 
 @pytest.mark.parametrize("where", ["a savepoint", "the page"])
-def test_a_fork_is_asked_for_under_a_name(page: Page, server: Server, where: str) -> None:
+def test_a_fork_is_asked_for_under_a_name(page: Page, server: AirflowServer, where: str) -> None:
     page.view("trips", "view=timelines", "kept")
     if where == "a savepoint":
         button = "document.querySelector('button[aria-label=\"Fork… savepoint kept\"]')"
@@ -246,7 +246,7 @@ def test_dead_letters_are_read_from_their_table_and_a_silent_kafka_is_told_of(pa
     page.sees("Next: tidemark up --only kafka")
 
 
-def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Server) -> None:
+def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: AirflowServer) -> None:
     page.view("trips", "view=timelines", LONG)
     line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
     page.script(f"[...{line}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
@@ -261,7 +261,7 @@ def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: Se
     assert [s["name"] for s in left] == ["kept"]
 
 
-def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> None:
+def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: AirflowServer) -> None:
     with chromium(server.base, server.token("ann"), size=(1400, 1200)) as page:
         page.view("trips", "view=timelines", "kept")
         assert "Dispose" not in page.words() and "Checkpoint now" not in page.words()
@@ -273,7 +273,7 @@ def test_a_viewer_sees_no_buttons_and_nobody_gets_the_bundle(server: Server) -> 
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_stand_out_in_both_themes(server: Server, theme: str) -> None:
+def test_words_stand_out_in_both_themes(server: AirflowServer, theme: str) -> None:
     with chromium(server.base, server.token(), size=(1400, 1200), theme=theme) as page:
         for place, seen in PLACES:
             page.view("trips", place, seen)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
-from tests.e2e.airflow_pages import Server, api_server
+from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
-from tests.pages.conftest import PIPELINES, Trips
-from tests.prerequisites import needs_chromium
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
+from tests.support.prerequisites import needs_chromium
+from tests.support.trips import PIPELINES, TripsPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
@@ -37,8 +37,8 @@ BOX = "(e => e && (r => [r.top, r.bottom])(e.getBoundingClientRect()))"
 class Site:
     """A server, and what it reads, which the tests change while somebody looks."""
 
-    server: Server
-    world: Trips
+    server: AirflowServer
+    world: TripsPipeline
     clock: ManualClock
 
 
@@ -48,10 +48,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("navigation")
     with api_server(home) as server:
         clock = ManualClock(int(time.time() * 1000) - 3_600_000)
-        line = DiskLine(home / "warehouse", trips, "trips", clock=clock)
+        line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
         context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
         context.clock = clock
-        world = Trips(line, context)
+        world = TripsPipeline(line, context)
         for bus in ("b1", "b2", "b3"):
             world.checkpoint(bus)
         world.fail("the broker was away")

@@ -17,12 +17,12 @@ import pytest
 from devstack.control import down, up
 from devstack.credentials import ADMIN, load_credentials
 from devstack.demo.topic_loader import TopicLoader
-from tests.e2e.airflow_pages import Server
+from tests.e2e.airflow_pages import AirflowServer
 from tests.e2e.conftest import ROOT, Stack
 from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
-from tests.kafka.topics import Topics
-from tests.prerequisites import needs
+from tests.support.kafka import Topics
+from tests.support.prerequisites import needs
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context
 from tidemark.operations import reads
@@ -40,7 +40,7 @@ DAYS = ("2024-03-02T00:00:00Z", "2024-03-03T00:00:00Z")
 
 
 @dataclass(frozen=True)
-class Line:
+class SharedServices:
     """What outlives every Airflow: a project, a warehouse, Kafka and Spark."""
 
     project: Path
@@ -75,21 +75,21 @@ class Line:
 
 
 @pytest.fixture
-def line(project: Path, broker: str, spark_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+def line(project: Path, broker: str, spark_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedServices]:
     for name in [n for n in os.environ if n.startswith(("TIDEMARK_", "AIRFLOW_", "OTEL_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "include"), str(ROOT)]))
     TopicLoader(broker, "trips", partitions=2).load(TRIPS)
     with postgres() as database:
         database.execute("CREATE DATABASE airflow")
-        yield Line(project, database, broker, spark_server)
+        yield SharedServices(project, database, broker, spark_server)
     # The tests of the scheduler fill a topic of this name anew.
     Topics(broker).delete("trips")
 
 
 def told(stack: Stack, path: str) -> Any:
     """What a page is told."""
-    server = Server(stack.settings.airflow_address, stack.settings.home)
+    server = AirflowServer(stack.settings.airflow_address, stack.settings.home)
     login = load_credentials(stack.settings.home)
     assert login is not None
     token = server.ask("POST", "/auth/token", {"username": ADMIN, "password": login.airflow_admin_password})
@@ -107,7 +107,7 @@ def started_in_the_middle(stack: Stack) -> None:
         time.sleep(0.05)
 
 
-def test_checkpoints_and_pages_go_on_when_airflows_database_and_disk_are_gone(line: Line) -> None:
+def test_checkpoints_and_pages_go_on_when_airflows_database_and_disk_are_gone(line: SharedServices) -> None:
     with line.airflow("first") as first:
         unpause(first)
         assert triggered(first, "one", {"until": DAYS[0]}) == "success"

@@ -16,8 +16,8 @@ from devstack.demo.dag_runs import Dag
 from devstack.demo.native import Backfill
 from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import ROOT, Stack
-from tests.kafka.topics import Sent as Message
-from tests.kafka.topics import Topics
+from tests.support.kafka import Sent as Message
+from tests.support.kafka import Topics
 from tidemark.cli.airflow_api import AirflowError, Json
 from tidemark.context import open_context
 from tidemark.operations import reads, stop

@@ -8,7 +8,7 @@ import pytest
 from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.conftest import Stack, Watchers
 from tests.e2e.test_scheduler import TRIPS, finished, more, triggered, unpause
-from tests.observing.openlineage import complaints
+from tests.support.openlineage import complaints
 from tidemark.context import open_context
 from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import reads

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.engine.line import Line
-from tests.kafka.topics import Topics
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline
+from tests.support.kafka import Topics
 from tidemark.engine.session.session import SparkSettings, open_session
 
 Raw = Callable[[Sequence[bytes | None]], DataFrame]
@@ -50,6 +50,6 @@ def raw(spark: SparkSession) -> Raw:
 
 
 @pytest.fixture
-def line(spark: SparkSession, broker: str, topics: Topics, tmp_path: Path) -> Line:
+def line(spark: SparkSession, broker: str, topics: Topics, tmp_path: Path) -> KafkaSparkPipeline:
     """A pipeline over a fresh topic, whose checkpoints are made by the real job with plans by hand."""
-    return Line(spark, broker, topics, tmp_path)
+    return KafkaSparkPipeline(spark, broker, topics, tmp_path)

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.process.cases import PIPELINE as HOUSE
-from tests.process.cases import Person, Seen, Visit, follow, visits
-from tests.process.twins import SparkWorld
+from tests.support.spark import SparkPipeline
+from tests.support.visits import PIPELINE as HOUSE
+from tests.support.visits import Person, Seen, Visit, follow, visits
 from tidemark import DeltaSink, Fold, Process, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -137,7 +137,7 @@ def _rows(schema: OperatorSchema, table: pa.Table) -> list[dict[str, Any]]:
 
 def made_by(spark: Any, root: Path, job: Job) -> Iterator[Told]:
     """Makes the checkpoints of a job, and says what came of each."""
-    world = SparkWorld(PIPELINE, spark=spark, root=root / job.timeline)
+    world = SparkPipeline(PIPELINE, spark=spark, root=root / job.timeline)
     world.store, world.ids = LocalStore(world.root / PIPELINE.name), partial(lambda: uuid.uuid4().hex)
     sent = batches()
     for record in (r for batch in sent[: job.first] for r in batch):

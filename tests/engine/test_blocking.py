@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engine.line import PARTITIONS, Line
-from tests.kafka.topics import Sent
+from tests.engine.kafka_spark_pipeline import PARTITIONS, KafkaSparkPipeline
+from tests.support.kafka import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.core.offsets import TopicPartition
@@ -36,7 +36,9 @@ class Known(state.Keyed):
 AT = datetime(2024, 5, 1, 12, 30, 0, 123456, UTC)
 
 
-def test_blocked_records_are_neither_applied_nor_dead_letters(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocked_records_are_neither_applied_nor_dead_letters(
+    line: KafkaSparkPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line.pipeline = Pipeline(
         name="prices",
         source=KafkaSource(line.topic, Price),
@@ -80,7 +82,7 @@ def test_blocked_records_are_neither_applied_nor_dead_letters(line: Line, monkey
     _written_again(line, "times", (AT + timedelta(seconds=1),))
 
 
-def _written_again(line: Line, uid: str, values: tuple[object, ...]) -> None:
+def _written_again(line: KafkaSparkPipeline, uid: str, values: tuple[object, ...]) -> None:
     """Every other row of a run is bit for bit what it was, in columns of the same types."""
     (segment,) = line.handles[uid]
     key = ErasedKey.of(line.pipeline.schemas()[uid], values)

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from devstack.services import require_java
-from tests.engine.standalone import ROOT
+from tests.support.spark_cluster import ROOT
 from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, archive_of, jar_conf, jars_below
 
 SPARK_HOME = Path(pyspark.__file__).parent

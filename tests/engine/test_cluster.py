@@ -22,9 +22,9 @@ from devstack.demo.checking import Checker
 from devstack.demo.flights_data import FlightRecord, read_flights
 from devstack.demo.reference_data import read_airlines, read_planes
 from devstack.demo.topic_loader import partition_of
-from tests.cli.command import Command
-from tests.engine.standalone import QUICK_JAVA, ROOT, connect_server, environment, standalone
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
+from tests.support.spark_cluster import QUICK_JAVA, ROOT, connect_server, environment, standalone
 from tidemark.airflow.spark_jobs import SparkJob, fold
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
@@ -68,7 +68,7 @@ def declaration(words: dict[str, str]) -> str:
     return text
 
 
-class Line:
+class ClusterPipeline:
     """The pipeline twice: on the cluster, and on the Spark that tests share."""
 
     def __init__(self, topics: Topics, folder: Path, cluster: str, local: str) -> None:
@@ -173,7 +173,9 @@ def _above(process: psutil.Process, name: str) -> psutil.Process:
 
 
 @pytest.fixture
-def line(topics: Topics, spark_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+def line(
+    topics: Topics, spark_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ClusterPipeline]:
     env = environment(tmp_path / "driver")
     (tmp_path / "driver" / "conf" / "spark-defaults.conf").write_text(CONF)
     for name in [n for n in os.environ if n.startswith(("SPARK_", "PYSPARK_"))]:
@@ -181,11 +183,11 @@ def line(topics: Topics, spark_server: str, tmp_path: Path, monkeypatch: pytest.
     for name in ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH"):
         monkeypatch.setenv(name, env[name])
     with standalone(tmp_path / "cluster", workers=2, path="") as cluster:
-        yield Line(topics, tmp_path, cluster, spark_server)
+        yield ClusterPipeline(topics, tmp_path, cluster, spark_server)
 
 
 def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_machine(
-    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: ClusterPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"TIDEMARK_SPARK_JAVA_OPTIONS": QUICK_JAVA}
     for name, value in (line.cluster.environment(TIDEMARK_ROOT=str(ROOT)) | quick).items():

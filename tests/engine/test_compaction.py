@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
 
-from tests.engine.line import Line
-from tests.engine.ranges import by_workers
-from tests.engine.records import pipeline
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline
 from tests.engine.test_folding import bodies
-from tests.engine.warehouses import warehouse_of
-from tests.reading.ranges import read_by_ranges
+from tests.engine.worker_ranges import by_workers
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.readings import pipeline
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
@@ -21,19 +21,19 @@ from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of, is_top_light
 
 
-def grow(line: Line, checkpoints: int, seed: int = 1) -> None:
+def grow(line: KafkaSparkPipeline, checkpoints: int, seed: int = 1) -> None:
     chance = random.Random(seed + line.number)
     for _ in range(checkpoints):
         line.send(list(bodies(chance, 30)))
         line.checkpoint()
 
 
-def test_nothing_is_due_before_eight_runs(line: Line) -> None:
+def test_nothing_is_due_before_eight_runs(line: KafkaSparkPipeline) -> None:
     grow(line, 2)
     assert line.compact("devices") is None
 
 
-def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: Line) -> None:
+def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: KafkaSparkPipeline) -> None:
     grow(line, 3)
     record = line.compact("devices", runs=2)
     assert record is not None
@@ -57,7 +57,7 @@ def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: 
         resolved_by_workers_are_those_of_sql(line, uid)
 
 
-def resolved_by_workers_are_those_of_sql(line: Line, uid: str) -> None:
+def resolved_by_workers_are_those_of_sql(line: KafkaSparkPipeline, uid: str) -> None:
     schema, handle = line.pipeline.schemas()[uid], line.handles[uid]
     by_sql = resolved(warehouse_of(line.spark, line.root), schema, handle, line.now)
     found = by_workers(line.spark, line.root, schema, handle, line.now)
@@ -68,7 +68,7 @@ def resolved_by_workers_are_those_of_sql(line: Line, uid: str) -> None:
     assert found.sort(*keys).collect() == by_sql.sort(*keys).collect()
 
 
-def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(line: Line) -> None:
+def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(line: KafkaSparkPipeline) -> None:
     grow(line, 2)
     first = line.compact("days", runs=2)
     assert first is not None
@@ -93,7 +93,7 @@ def test_operands_become_values_at_the_deepest_level_only_and_deeper_files_stay(
     assert line.compact("days", LevelPolicy.everything()) is None, "nothing would change"
 
 
-def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: Line) -> None:
+def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: KafkaSparkPipeline) -> None:
     grow(line, 2)
     lost = line.compact("devices", runs=2)
     again = line.compact("devices", runs=2)
@@ -103,7 +103,7 @@ def test_a_compaction_whose_record_was_lost_is_replaced_by_the_next(line: Line) 
     assert line.state("devices", lost.output) == line.state("devices", again.output) == line.state("devices")
 
 
-def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
+def test_an_overflow_stops_the_compaction_and_names_the_key(line: KafkaSparkPipeline) -> None:
     for n in range(2):
         line.send([{"device": str(n), "at": "2020-01-01T00:00:00Z", "count": 2**62, "group": 7, "ok": True}])
         line.checkpoint()
@@ -116,7 +116,7 @@ def test_an_overflow_stops_the_compaction_and_names_the_key(line: Line) -> None:
         by_workers(line.spark, line.root, schema, handle, line.now).collect()
 
 
-def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
+def _kinds(line: KafkaSparkPipeline, uid: str) -> dict[int, set[str]]:
     (base,) = line.handles[uid]
     rows = line.spark.read.format("delta").option("versionAsOf", str(base.version)).load(f"{line.root}/{base.path}")
     found: dict[int, set[str]] = {}
@@ -128,7 +128,7 @@ def _kinds(line: Line, uid: str) -> dict[int, set[str]]:
     return found
 
 
-def test_space_and_files_stay_bounded_on_the_disk(line: Line) -> None:
+def test_space_and_files_stay_bounded_on_the_disk(line: KafkaSparkPipeline) -> None:
     policy, deepest = LevelPolicy(runs=2, file_bytes=40_000), 0
     for _ in range(5):
         grow(line, 2)
@@ -147,7 +147,7 @@ def test_space_and_files_stay_bounded_on_the_disk(line: Line) -> None:
     assert deepest, "the same thirty keys again and again are merged down"
 
 
-def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: Line) -> None:
+def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: KafkaSparkPipeline) -> None:
     grow(line, 4)
     known = {"device": "old", "at": "2020-01-02T00:00:00Z", "count": 5, "group": 1, "ok": True}
     line.send([{**known, "group": 1_000 + n} for n in range(40)])

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.conftest import Raw
 from tests.engine.decoding_cases import CASES, GOOD, Case
-from tests.engine.records import LOGICAL_TIME_MS, Reading, pipeline, plan_of
+from tests.support.readings import LOGICAL_TIME_MS, Reading, pipeline, plan_of
 from tidemark.engine.read.frames import decoded
 from tidemark.formats import BadRecord, Json
 from tidemark.model.checkpoint.dead_letters import Reason, kind_of

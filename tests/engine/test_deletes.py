@@ -4,8 +4,8 @@ import itertools
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tests.engine.line import PARTITIONS, Line, letters
-from tests.kafka.topics import Sent
+from tests.engine.kafka_spark_pipeline import PARTITIONS, KafkaSparkPipeline, letters
+from tests.support.kafka import Sent
 from tidemark import Fold, KafkaSource, Pipeline, state
 
 
@@ -30,7 +30,7 @@ class Known(state.Keyed):
     twice: int | None = state.reduce("sum(cents * 2)")
 
 
-def _send(line: Line, records: list[tuple[str, int | None, bytes]]) -> None:
+def _send(line: KafkaSparkPipeline, records: list[tuple[str, int | None, bytes]]) -> None:
     """Sends (sku, cents, message key); a record without cents has no value. All of a sku go to one partition."""
     sent = []
     for sku, cents, key in records:
@@ -41,7 +41,7 @@ def _send(line: Line, records: list[tuple[str, int | None, bytes]]) -> None:
     line.topics.produce(line.topic, sent)
 
 
-def test_deletes_live_through_checkpoints_and_compactions(line: Line) -> None:
+def test_deletes_live_through_checkpoints_and_compactions(line: KafkaSparkPipeline) -> None:
     line.pipeline = Pipeline(
         name="prices",
         source=KafkaSource(line.topic, Price),

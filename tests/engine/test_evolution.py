@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld
-from tests.property.evolution_cases import History, encoded
+from tests.support.evolving_pipelines import PipelineHistory, encoded
+from tests.support.spark import SparkPipeline
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord
@@ -23,7 +23,7 @@ CASES = 2
 CHECKPOINTS = 4
 
 
-def _compact(world: SparkWorld, found: Checkpoint, uid: str, ratio: int) -> CompactionRecord | None:
+def _compact(world: SparkPipeline, found: Checkpoint, uid: str, ratio: int) -> CompactionRecord | None:
     put = world.coordinator.objects.put
     compactor = Compactor(
         session=lambda: world.spark,
@@ -48,7 +48,7 @@ def _compact(world: SparkWorld, found: Checkpoint, uid: str, ratio: int) -> Comp
     return compactor.compact(task)
 
 
-def _plain(history: History, uid: str, rows: list[dict[str, Any]]) -> dict[tuple[str], dict[str, Any]]:
+def _plain(history: PipelineHistory, uid: str, rows: list[dict[str, Any]]) -> dict[tuple[str], dict[str, Any]]:
     names = [f.name for f in history.fields[uid]]
     return {(row["key"],): {name: row[name] for name in names} for row in rows}
 
@@ -58,8 +58,8 @@ def test_rows_of_every_declaration_are_read_and_compacted_alike(spark: SparkSess
     adopted = layouts = 0
     for case in range(CASES):
         chance = random.Random(SEED + case)
-        history = History(chance)
-        world = SparkWorld(history.pipeline(), partitions=1, spark=spark, root=tmp_path / str(case))
+        history = PipelineHistory(chance)
+        world = SparkPipeline(history.pipeline(), partitions=1, spark=spark, root=tmp_path / str(case))
         told: list[tuple[Checkpoint, str, Any]] = []
         for n in range(CHECKPOINTS):
             if n:

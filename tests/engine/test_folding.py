@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.engine.line import Line, letters
-from tests.engine.records import plan_of
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
+from tests.support.readings import plan_of
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import key_group
@@ -41,7 +41,7 @@ def bodies(chance: random.Random, count: int) -> Iterator[dict[str, object]]:
         }
 
 
-def test_three_engines_agree_on_every_field(line: Line) -> None:
+def test_three_engines_agree_on_every_field(line: KafkaSparkPipeline) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     chance = random.Random(SEED)
     sent: list[dict[str, object]] = []
@@ -58,7 +58,7 @@ def test_three_engines_agree_on_every_field(line: Line) -> None:
     assert _by_sql(line, sent) == _plain(line.state("devices")), f"seed {SEED}"
 
 
-def test_null_keys_are_dead_letters_of_their_operator_only(line: Line) -> None:
+def test_null_keys_are_dead_letters_of_their_operator_only(line: KafkaSparkPipeline) -> None:
     good = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
     line.send([{**good, "group": 1, "ok": True}, good, b"{", None])
     sealed = line.checkpoint()
@@ -71,14 +71,14 @@ def test_null_keys_are_dead_letters_of_their_operator_only(line: Line) -> None:
     assert (broken["value"], broken["key"], broken["uid"], broken["topic"]) == (b"{", b"k", "days", line.topic)
 
 
-def test_an_overflow_in_a_batch_names_the_key(line: Line) -> None:
+def test_an_overflow_in_a_batch_names_the_key(line: KafkaSparkPipeline) -> None:
     big = {"device": "huge", "at": "2020-01-01T00:00:00Z", "count": 2**62}
     line.send([big, {**big, "device": "small", "count": 1}, big, big])
     with pytest.raises(StateOverflowError, match=r"total of key \(huge\) does not fit|mean_count of key \(huge\)"):
         line.checkpoint()
 
 
-def test_a_sum_that_overflows_between_batches_names_the_key_when_it_is_read(line: Line) -> None:
+def test_a_sum_that_overflows_between_batches_names_the_key_when_it_is_read(line: KafkaSparkPipeline) -> None:
     for n in range(2):
         line.send([{"device": str(n), "at": "2020-01-01T00:00:00Z", "count": 2**62, "group": 7, "ok": True}])
         line.checkpoint()
@@ -86,7 +86,7 @@ def test_a_sum_that_overflows_between_batches_names_the_key_when_it_is_read(line
         read_state(str(line.root), line.pipeline.schemas()["days"], line.handles["days"], line.now)
 
 
-def test_one_key_is_read_without_the_others(line: Line) -> None:
+def test_one_key_is_read_without_the_others(line: KafkaSparkPipeline) -> None:
     line.send(list(bodies(random.Random(1), 60)))
     line.checkpoint()
     schema = line.pipeline.schemas()["devices"]
@@ -96,7 +96,7 @@ def test_one_key_is_read_without_the_others(line: Line) -> None:
     assert read_state(str(line.root), schema, line.handles["devices"], line.now, key=("nobody",)).num_rows == 0
 
 
-def test_the_key_group_in_the_table_is_the_one_that_python_computes(line: Line) -> None:
+def test_the_key_group_in_the_table_is_the_one_that_python_computes(line: KafkaSparkPipeline) -> None:
     line.send(list(bodies(random.Random(2), 80)))
     line.checkpoint()
     for uid in ("devices", "days"):
@@ -110,7 +110,7 @@ def test_the_key_group_in_the_table_is_the_one_that_python_computes(line: Line) 
                 assert [r["_key_group"] for r in rows] == sorted(r["_key_group"] for r in rows)
 
 
-def _twin_state(line: Line) -> dict[str, dict[tuple[object, ...], dict[str, object]]]:
+def _twin_state(line: KafkaSparkPipeline) -> dict[str, dict[tuple[object, ...], dict[str, object]]]:
     log = MemoryLog()
     log.create(line.topic, 2)
     for record in line.sent:
@@ -127,7 +127,7 @@ def _twin_state(line: Line) -> dict[str, dict[tuple[object, ...], dict[str, obje
     return {uid: resolved(line.pipeline.schemas()[uid], rows, line.now) for uid, rows in found.items()}
 
 
-def _by_sql(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]]:
+def _by_sql(line: KafkaSparkPipeline, sent: list[dict[str, object]]) -> list[dict[str, object]]:
     """An oracle that shares no code with the product: one GROUP BY over the records as they were sent."""
     rows = [
         {
@@ -150,7 +150,7 @@ def _by_sql(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]
     return list(oracle.sql(query).to_arrow_table().to_pylist())
 
 
-def _by_position(line: Line, sent: list[dict[str, object]]) -> list[dict[str, object]]:
+def _by_position(line: KafkaSparkPipeline, sent: list[dict[str, object]]) -> list[dict[str, object]]:
     """Records ordered by (partition, offset): ties of event time are decided by that."""
     by_partition: dict[int, list[dict[str, object]]] = {0: [], 1: []}
     for record, body in zip(line.sent, sent, strict=True):

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.conftest import Raw
-from tests.unit.formats.cases import NAMES, case_of, damaged
+from tests.support.format_cases import NAMES, case_of, damaged
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 

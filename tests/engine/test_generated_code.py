@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.engine.records import LOGICAL_TIME_MS, Reading, plan_of
+from tests.support.readings import LOGICAL_TIME_MS, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.read.frames import decoded, folded
 from tidemark.engine.read.observed_batch_stats import PassingTally

@@ -17,7 +17,7 @@ import pytest
 
 from devstack import control
 from devstack.addresses import LOOPBACK
-from tests.engine.standalone import ROOT
+from tests.support.spark_cluster import ROOT
 from tidemark.engine.session.session import PATIENCE
 from tidemark.settings import load_settings, recorded_service
 

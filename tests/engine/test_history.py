@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.engine.line import Line, OpenAttempt
-from tests.engine.warehouses import warehouse_of
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.state.resolve_sql import resolved
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
 from tidemark.model.core.ttl import Now
@@ -16,7 +16,9 @@ from tidemark.model.core.ttl import Now
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 
 
-def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(line: Line, spark: SparkSession) -> None:
+def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(
+    line: KafkaSparkPipeline, spark: SparkSession
+) -> None:
     states = []
     for n in range(3):
         line.send([{**BODY, "count": n}, {**BODY, "device": f"d{n}", "count": 5}])
@@ -30,7 +32,7 @@ def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(line: Line, s
     assert frame.count() == 2
 
 
-def test_every_data_file_is_compressed_with_zstd_runs_bases_and_dead_letters(line: Line) -> None:
+def test_every_data_file_is_compressed_with_zstd_runs_bases_and_dead_letters(line: KafkaSparkPipeline) -> None:
     for _ in range(2):
         line.send([BODY, b"{"])
         line.checkpoint()
@@ -44,7 +46,7 @@ def test_every_data_file_is_compressed_with_zstd_runs_bases_and_dead_letters(lin
         assert {chunk.compression for chunk in chunks} == {"ZSTD"}, path
 
 
-def test_an_abandoned_attempt_leaves_no_trace_in_the_state(line: Line) -> None:
+def test_an_abandoned_attempt_leaves_no_trace_in_the_state(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 4)
     line.checkpoint()
     line.send([BODY] * 6)
@@ -55,7 +57,7 @@ def test_an_abandoned_attempt_leaves_no_trace_in_the_state(line: Line) -> None:
     assert (row["readings"], row["total"]) == (10, 10)
 
 
-def test_a_revoked_attempt_stops_before_its_next_step(line: Line) -> None:
+def test_a_revoked_attempt_stops_before_its_next_step(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 4)
     attempt = OpenAttempt(line.plan())
     attempt.revoked = True
@@ -63,7 +65,7 @@ def test_a_revoked_attempt_stops_before_its_next_step(line: Line) -> None:
         line.execute(attempt)
 
 
-def test_an_operator_without_rows_commits_nothing_and_is_re_referenced(line: Line) -> None:
+def test_an_operator_without_rows_commits_nothing_and_is_re_referenced(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 2)
     sealed = line.checkpoint()
     devices, days = sealed.acks
@@ -74,13 +76,13 @@ def test_an_operator_without_rows_commits_nothing_and_is_re_referenced(line: Lin
     assert idle.acks[0].handle == devices.handle and idle.acks[0].commits == ()
 
 
-def test_too_many_dead_letters_stop_the_checkpoint(line: Line) -> None:
+def test_too_many_dead_letters_stop_the_checkpoint(line: KafkaSparkPipeline) -> None:
     line.send([BODY, b"x"])
     with pytest.raises(DeadLettersExceededError):
         line.execute(OpenAttempt(line.plan()), share=0.4)
 
 
-def test_a_gate_judges_records_changes_and_state(line: Line) -> None:
+def test_a_gate_judges_records_changes_and_state(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 3)
     line.checkpoint()
     line.with_gate(_gate)
@@ -99,7 +101,7 @@ def test_a_gate_judges_records_changes_and_state(line: Line) -> None:
 
 
 @pytest.mark.parametrize("frame", ["records", "nowhere", "raises"])
-def test_a_gate_that_cannot_judge_is_no_pass(line: Line, frame: str) -> None:
+def test_a_gate_that_cannot_judge_is_no_pass(line: KafkaSparkPipeline, frame: str) -> None:
     def broken() -> dict[str, Any]:
         import great_expectations.expectations as gxe
 

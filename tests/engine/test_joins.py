@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
-from tests.property.join_cases import BUSES, NOON, Bus, Driver, Trip
+from tests.support.join_cases import BUSES, NOON, Bus, Driver, Trip
+from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark import Broadcast, Fold, KafkaSource, state
 from tidemark.errors import StateOverflowError
 
@@ -51,7 +51,7 @@ def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: P
     seed = int(os.environ.get("TIDEMARK_SEED", "0")) or random.randrange(2**32)
     print(f"TIDEMARK_SEED={seed}")
     chance = random.Random(seed)
-    world, twin = World(PIPELINE), SparkWorld(PIPELINE, spark=spark, root=tmp_path)
+    world, twin = TwinPipeline(PIPELINE), SparkPipeline(PIPELINE, spark=spark, root=tmp_path)
     # The first checkpoint has nothing to join: neither a state nor a run of it.
     trips = [("records", Trip("a", 1, 9, NOON), "1"), ("records", Trip(None, 2, 1, NOON), "2")]
     for records in (trips, _arrivals(chance, 4), _arrivals(chance, 2)):

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.model.kinds.bench import KEYS, RECORD, Case, expected, known, random_records, same
+from tests.support.kind_bench import KEYS, RECORD, KindCase, expected, known, random_records, same
 from tests.unit.model.kinds.test_registry import FOLDS, cases_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import partials
@@ -70,17 +70,17 @@ def _table(batches: Sequence[Sequence[Decoded]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=arrow_schema(FRAME))
 
 
-def _named(case: Case, number: int, *, emitted: bool) -> list[tuple[str, str]]:
+def _named(case: KindCase, number: int, *, emitted: bool) -> list[tuple[str, str]]:
     return [(f"{name}_{number}", sql) for name, sql in partials(case.stored, emitted=emitted)]
 
 
-def _stored(case: Case, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+def _stored(case: KindCase, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     held = {name: row[f"{name}_{number}"] for name, _ in case.stored.accumulators}
     own = {"_first_at": None, "_last_at": 0, "_kind": "operand", "_changed": row["batch"], "_key_group": 0}
     return {"key": row["key"]} | held | own
 
 
-def _resolved(spark: SparkSession, case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _resolved(spark: SparkSession, case: KindCase, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(run_columns(case.schema)))
     spark.createDataFrame(table).createOrReplaceTempView("rows_of_a_kind")
     text = resolving_sql(case.schema, "rows_of_a_kind", Now(), dialect=SPARK)

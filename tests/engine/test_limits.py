@@ -9,10 +9,10 @@ from itertools import count, islice
 
 import pytest
 
-from tests.engine.line import Line, OpenAttempt
-from tests.kafka.topics import Sent
-from tests.property.limit_cases import UID, limit_case, outgrown
-from tests.property.ttl_cases import Batch, Case, Event, Reading, expected
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
+from tests.support.kafka import Sent
+from tests.support.limit_cases import UID, limit_case, outgrown
+from tests.support.ttl_cases import Batch, Event, Reading, TtlCase, expected
 from tidemark.declare.pipeline import KafkaSource
 from tidemark.errors import StateOverflowError
 
@@ -20,7 +20,7 @@ SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES = 5 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 
 
-def _send(line: Line, events: Iterable[Event]) -> None:
+def _send(line: KafkaSparkPipeline, events: Iterable[Event]) -> None:
     for e in events:
         body = None
         if e.values is not None:
@@ -32,7 +32,7 @@ def _send(line: Line, events: Iterable[Event]) -> None:
         line.ends[e.partition] += 1
 
 
-def _judge(line: Line, made: Case, seed: int) -> int:
+def _judge(line: KafkaSparkPipeline, made: TtlCase, seed: int) -> int:
     """Checkpoint after checkpoint; what fails is left out. Answers how many did."""
     line.pipeline = replace(made.pipeline, source=KafkaSource(line.topic, Reading, event_time="at"))
     done: list[Batch] = []
@@ -64,7 +64,7 @@ def _judge(line: Line, made: Case, seed: int) -> int:
     return failed
 
 
-def _outgrowing(made: Case) -> int:
+def _outgrowing(made: TtlCase) -> int:
     """How many checkpoints of a case the model says to fail."""
     done, failed = list[Batch](), 0
     for _, batch in made.plans():
@@ -75,23 +75,23 @@ def _outgrowing(made: Case) -> int:
     return failed
 
 
-def _cases() -> list[tuple[int, Case]]:
+def _cases() -> list[tuple[int, TtlCase]]:
     """From SEED on; the last of them is one with a checkpoint that fails."""
     seeds = count(SEED)
     made = [(seed, limit_case(seed, batches=6)) for seed in islice(seeds, CASES - 1)]
     return [*made, next((seed, case) for seed in seeds if _outgrowing(case := limit_case(seed, batches=6)))]
 
 
-def test_the_checkpoint_that_makes_a_key_too_large_fails_and_the_state_before_stays(line: Line) -> None:
+def test_the_checkpoint_that_makes_a_key_too_large_fails_and_the_state_before_stays(line: KafkaSparkPipeline) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     for seed, made in _cases():
-        fresh = Line(line.spark, line.kafka.bootstrap, line.topics, line.root.parent / str(seed))
+        fresh = KafkaSparkPipeline(line.spark, line.kafka.bootstrap, line.topics, line.root.parent / str(seed))
         failed = _judge(fresh, made, seed)
         assert failed == _outgrowing(made), f"case {seed}"
     assert failed, "the last case has a checkpoint that is too large"
 
 
-def test_a_compacted_state_counts_against_the_limit(line: Line) -> None:
+def test_a_compacted_state_counts_against_the_limit(line: KafkaSparkPipeline) -> None:
     schema = line.pipeline.schemas()["devices"]
     (counts,) = (f for f in schema.fields if f.name == "counts")
     first, more = range(counts.limit // 2), range(counts.limit // 2, counts.limit)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.standalone import ROOT
+from tests.support.spark_cluster import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SEEN = """

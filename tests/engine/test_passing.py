@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.engine.line import Line, OpenAttempt, letters
-from tests.engine.records import ByDay, Device, Reading, plan_of
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt, letters
 from tests.engine.test_folding import bodies
-from tests.kafka.topics import Sent
+from tests.support.kafka import Sent
+from tests.support.readings import ByDay, Device, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
 from tidemark.engine.read import batch_reader as intake
@@ -31,7 +31,7 @@ SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1, "group": 1, "ok": True}
 
 
-def passing(line: Line, *more: str, **options: Any) -> Line:
+def passing(line: KafkaSparkPipeline, *more: str, **options: Any) -> KafkaSparkPipeline:
     """The line with a fold without limits as its first operator."""
     folds = [Fold("days", key_by=("group", "ok"), state=ByDay, **options)]
     folds += [Fold(uid, key_by="device", state=Device) for uid in more]
@@ -59,7 +59,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [(), ("devices",)], ids=["alone", "with another"])
-def test_the_short_way_finds_what_the_long_one_finds(line: Line, more: tuple[str, ...], reads: list[str]) -> None:
+def test_the_short_way_finds_what_the_long_one_finds(
+    line: KafkaSparkPipeline, more: tuple[str, ...], reads: list[str]
+) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     chance = random.Random(SEED)
     sent: list[Any] = [*bodies(chance, 150), b"{", None, b"[1]", {**GOOD, "at": "2999-01-01T00:00:00Z"}]
@@ -83,7 +85,7 @@ def test_the_short_way_finds_what_the_long_one_finds(line: Line, more: tuple[str
         batch.close()
 
 
-def test_checkpoints_and_dead_letters_are_those_of_the_records(line: Line) -> None:
+def test_checkpoints_and_dead_letters_are_those_of_the_records(line: KafkaSparkPipeline) -> None:
     passing(line)
     line.send([GOOD, {**GOOD, "group": None}, b"{", GOOD])
     (ack,) = line.checkpoint().acks
@@ -94,14 +96,14 @@ def test_checkpoints_and_dead_letters_are_those_of_the_records(line: Line) -> No
     assert [row["reason"] for row in letters(line, "days").to_pylist()] == ["malformed_json", "null_key"]
 
 
-def test_a_batch_without_a_good_record_leaves_no_run(line: Line) -> None:
+def test_a_batch_without_a_good_record_leaves_no_run(line: KafkaSparkPipeline) -> None:
     passing(line)
     line.send([b"{", b"{"])
     (ack,) = line.checkpoint().acks
     assert (ack.applied, ack.dead_lettered, ack.keys, len(ack.handle.segments)) == (0, 2, 0, 0)
 
 
-def test_too_many_dead_letters_are_refused_before_a_commit(line: Line) -> None:
+def test_too_many_dead_letters_are_refused_before_a_commit(line: KafkaSparkPipeline) -> None:
     passing(line)
     line.send([GOOD, b"{"])
 
@@ -110,14 +112,14 @@ def test_too_many_dead_letters_are_refused_before_a_commit(line: Line) -> None:
     assert not list(line.root.rglob("_delta_log"))
 
 
-def test_an_overflow_names_the_key(line: Line) -> None:
+def test_an_overflow_names_the_key(line: KafkaSparkPipeline) -> None:
     passing(line)
     line.send([{**GOOD, "count": 2**62}] * 3)
     with pytest.raises(StateOverflowError, match=r"days: total of key \(1, True\) does not fit"):
         line.checkpoint()
 
 
-def test_gaps_of_transactions_have_no_records(line: Line, reads: list[str]) -> None:
+def test_gaps_of_transactions_have_no_records(line: KafkaSparkPipeline, reads: list[str]) -> None:
     passing(line)
     for end in ("abort", "commit"):
         line.topics.transaction(
@@ -130,7 +132,9 @@ def test_gaps_of_transactions_have_no_records(line: Line, reads: list[str]) -> N
 
 
 @pytest.mark.parametrize("told", ["nothing", "too few", "no record at all"])
-def test_what_is_not_told_is_counted(line: Line, told: str, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_told_is_counted(
+    line: KafkaSparkPipeline, told: str, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Observed.of
 
     def of(observed: Observed, name: str) -> Mapping[str, Any]:
@@ -149,7 +153,9 @@ def test_what_is_not_told_is_counted(line: Line, told: str, reads: list[str], mo
 
 
 @pytest.mark.parametrize("wrong", ["twice", "elsewhere"])
-def test_a_read_that_is_not_exact_is_refused(line: Line, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_is_not_exact_is_refused(
+    line: KafkaSparkPipeline, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = source.read_ranges
 
     def read(*of: Any) -> DataFrame:
@@ -178,7 +184,9 @@ def test_few_partitions_with_few_offsets_are_small(partitions: int, offsets: int
     assert PassingTally(made, plan, "records").is_small is small
 
 
-def test_a_topic_that_is_recreated_before_its_dead_letters_are_read_is_data_loss(line: Line, broker: str) -> None:
+def test_a_topic_that_is_recreated_before_its_dead_letters_are_read_is_data_loss(
+    line: KafkaSparkPipeline, broker: str
+) -> None:
     passing(line)
     line.send([GOOD, b"{"] * 3)
     log = KafkaLog(broker)

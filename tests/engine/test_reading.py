@@ -5,11 +5,11 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.engine.line import Line, OpenAttempt
-from tests.engine.records import plan_of
-from tests.engine.warehouses import warehouse_of
-from tests.kafka.topics import Sent
-from tests.prerequisites import missing
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
+from tests.support.kafka import Sent
+from tests.support.prerequisites import missing
+from tests.support.readings import plan_of
+from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.session.session import SparkSettings, end_session, open_session
@@ -20,7 +20,7 @@ from tidemark.model.core.offsets import TopicPartition
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 
 
-def test_only_the_planned_range_is_read(line: Line) -> None:
+def test_only_the_planned_range_is_read(line: KafkaSparkPipeline) -> None:
     line.send([{**BODY, "count": n} for n in range(20)])
     ranges = {TopicPartition(line.topic, 0): (2, 5), TopicPartition(line.topic, 1): (3, 3)}
     batch = line.compute().read(plan_of(line.pipeline, 1, ranges))
@@ -30,7 +30,7 @@ def test_only_the_planned_range_is_read(line: Line) -> None:
     batch.close()
 
 
-def test_an_empty_plan_asks_neither_spark_nor_kafka(line: Line) -> None:
+def test_an_empty_plan_asks_neither_spark_nor_kafka(line: KafkaSparkPipeline) -> None:
     compute = SparkCompute(
         pipeline=line.pipeline,
         warehouse=warehouse_of(None, line.root),  # type: ignore[arg-type]  # nobody may touch the session
@@ -44,7 +44,7 @@ def test_an_empty_plan_asks_neither_spark_nor_kafka(line: Line) -> None:
     batch.close()
 
 
-def test_aborted_records_are_not_read_and_a_range_of_them_is_empty(line: Line) -> None:
+def test_aborted_records_are_not_read_and_a_range_of_them_is_empty(line: KafkaSparkPipeline) -> None:
     body = json.dumps(BODY).encode()
     line.topics.transaction(line.topic, [Sent(body)] * 3, end="abort")
     line.topics.transaction(line.topic, [Sent(body)] * 2, end="commit")
@@ -56,7 +56,7 @@ def test_aborted_records_are_not_read_and_a_range_of_them_is_empty(line: Line) -
         batch.close()
 
 
-def test_trimmed_offsets_are_data_loss(line: Line) -> None:
+def test_trimmed_offsets_are_data_loss(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 10)
     plan = line.plan()
     line.topics.trim(line.topic, 3)
@@ -64,13 +64,13 @@ def test_trimmed_offsets_are_data_loss(line: Line) -> None:
         line.compute().read(plan)
 
 
-def test_a_range_beyond_the_log_is_data_loss(line: Line) -> None:
+def test_a_range_beyond_the_log_is_data_loss(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 4)
     with pytest.raises(DataLostError):
         line.compute().read(plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 50)}))
 
 
-def test_a_deleted_topic_is_data_loss(line: Line) -> None:
+def test_a_deleted_topic_is_data_loss(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 4)
     plan = line.plan()
     line.topics.delete(line.topic)
@@ -78,7 +78,7 @@ def test_a_deleted_topic_is_data_loss(line: Line) -> None:
         line.compute().read(plan)
 
 
-def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: Line, broker: str) -> None:
+def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: KafkaSparkPipeline, broker: str) -> None:
     line.send([BODY] * 4)
     plan = line.plan()
     compute = SparkCompute(
@@ -91,7 +91,7 @@ def test_a_recreated_topic_is_data_loss_although_spark_reads_it(line: Line, brok
         compute.read(plan)
 
 
-def test_a_broker_that_is_down_is_said_in_words(line: Line) -> None:
+def test_a_broker_that_is_down_is_said_in_words(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 2)
     compute = SparkCompute(
         pipeline=line.pipeline,
@@ -123,7 +123,7 @@ def test_the_next_attempt_closes_the_session_of_the_one_before(spark_settings: S
     successor.stop()
 
 
-def test_a_failed_read_leaves_nothing_behind(line: Line) -> None:
+def test_a_failed_read_leaves_nothing_behind(line: KafkaSparkPipeline) -> None:
     line.send([BODY] * 4)
     plan = line.plan()
     line.topics.trim(line.topic, 2)

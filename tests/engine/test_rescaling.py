@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.rescaling import CHECKPOINTS, PIPELINE, UIDS, Job, Told, batches, lists_of, made_by
-from tests.engine.standalone import QUICK_JAVA, ROOT, environment, standalone
-from tests.process.twins import World
+from tests.support.spark import TwinPipeline
+from tests.support.spark_cluster import QUICK_JAVA, ROOT, environment, standalone
 
 # Six JVMs start, each of them cold: on a busy machine that takes minutes.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -78,7 +78,7 @@ def files_are_sorted(roots: Sequence[Path]) -> None:
 
 
 def _twin(tasks: Sequence[int]) -> Iterator[dict[str, Any]]:
-    world = World(PIPELINE)
+    world = TwinPipeline(PIPELINE)
     for n, batch in zip(tasks, batches(), strict=True):
         world.parallelism = n
         made = world.checkpoint(batch)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import SparkConnectClient
 
-from tests.engine.standalone import ROOT
+from tests.support.spark_cluster import ROOT
 from tidemark.engine.session.session import SESSION_CONF, SparkSettings, end_session, open_session
 from tidemark.errors import EngineError
 

@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from tests.engine.warehouses import warehouse_of
-from tests.kafka.topics import Sent, Topics
+from tests.support.kafka import Sent, Topics
+from tests.support.spark_warehouse import warehouse_of
 from tidemark import Broadcast, DeltaTable, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -89,7 +89,7 @@ class Sold(state.Keyed):
     cents: int | None = state.sum("cents")
 
 
-class Shelf(state.Keyed):
+class ShelfStock(state.Keyed):
     """Of one shelf."""
 
     pieces: int | None = state.sum("pieces")
@@ -128,7 +128,7 @@ class Shop:
             operators=[
                 Fold("sold", key_by="item", state=Sold, input="sales"),
                 Process("shown", key_by="item", state=Shown, function=look, input="sales"),
-                Fold("shelves", key_by="shelf", state=Shelf, input="deliveries"),
+                Fold("shelves", key_by="shelf", state=ShelfStock, input="deliveries"),
             ],
             broadcast=[
                 Broadcast("rules", KafkaSource(self.rules, Rule), key_by="item"),

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
+from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, request
 from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.model.retention.deletion import log_prefix
 from tidemark.tables.local_table_files import LocalTableFiles
@@ -15,7 +15,7 @@ VERSIONS, OLDEST = 45, 27
 
 
 def test_spark_reads_the_versions_that_are_kept_and_no_older_one(spark: SparkSession, tmp_path: Path) -> None:
-    driver, files, parent = DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), None
+    driver, files, parent = DeltaTablesDriver(tmp_path), LocalTableFiles(str(tmp_path)), None
     for number in range(1, VERSIONS + 1):
         parent = _committed(driver, number, parent)
     at = str(tmp_path / TABLE)
@@ -35,7 +35,7 @@ def test_spark_reads_the_versions_that_are_kept_and_no_older_one(spark: SparkSes
 
 
 def test_spark_reads_from_a_log_checkpoint_that_was_written_for_it(spark: SparkSession, tmp_path: Path) -> None:
-    driver, files, parent = DeltaDriver(tmp_path), LocalTableFiles(str(tmp_path)), None
+    driver, files, parent = DeltaTablesDriver(tmp_path), LocalTableFiles(str(tmp_path)), None
     for number in range(1, VERSIONS + 1):
         parent = _committed(driver, number, parent)
     files.ensure_log_checkpoint(TABLE, OLDEST)
@@ -50,5 +50,5 @@ def test_spark_reads_from_a_log_checkpoint_that_was_written_for_it(spark: SparkS
         assert found.count() == 3 * (version + 1)
 
 
-def _committed(driver: DeltaDriver, number: int, parent: Segment | None) -> Segment:
+def _committed(driver: DeltaTablesDriver, number: int, parent: Segment | None) -> Segment:
     return driver.tables.commit(request(driver.write(number, 1), number, parent), Fence()).segment

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.property.delete_keys import CASES
-from tests.property.ttl_cases import Batch, Case, case, expected
+from tests.support.delete_keys import CASES
+from tests.support.ttl_cases import Batch, TtlCase, case, expected
 from tidemark.engine.read.frames import applied_sql, decoded, folded, keyed
 from tidemark.engine.state.resolve_sql import compacted, finished
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
@@ -56,7 +56,7 @@ def _rows(spark: SparkSession, runs: list[pa.Table], schema: OperatorSchema) -> 
     return spark.createDataFrame(pa.concat_tables(runs), columns)
 
 
-def _judge(spark: SparkSession, made: Case, seed: int) -> None:
+def _judge(spark: SparkSession, made: TtlCase, seed: int) -> None:
     chance, schema = random.Random(seed), made.schema
     handles: list[pa.Table] = []
     for plan, batch in made.plans():

@@ -15,13 +15,13 @@ from pathlib import Path
 import pluggy
 import pytest
 
-from tests.faults.line import SEED
+from tests.support.killed_pipeline import SEED
 
 BOOK = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.csv"
 
 
 @dataclass
-class Case:
+class KillCase:
     """One kill and its repair.
 
     Attributes:
@@ -54,7 +54,7 @@ class Book:
     """A pytest plugin that collects cases."""
 
     def __init__(self) -> None:
-        self.cases: dict[str, Case] = {}
+        self.cases: dict[str, KillCase] = {}
         self.code = swept_code()
 
     @pytest.hookimpl(hookwrapper=True)
@@ -65,7 +65,7 @@ class Book:
             return
         victim = "client" if "client" in item.name else "server"
         step, _, moment = given.params["point"].rpartition(":")
-        case = self.cases.setdefault(item.nodeid, Case(victim, step, moment, given.params.get("mode", "next")))
+        case = self.cases.setdefault(item.nodeid, KillCase(victim, step, moment, given.params.get("mode", "next")))
         case.seconds = round(case.seconds + report.duration, 1)
         if not report.passed:
             case.result = report.outcome
@@ -99,27 +99,27 @@ def _alone() -> Iterator[None]:
         os.close(folder)
 
 
-def merged(older: Iterable[Case], newer: Iterable[Case]) -> list[Case]:
+def merged(older: Iterable[KillCase], newer: Iterable[KillCase]) -> list[KillCase]:
     """The cases of both, in the order of the older book; of a case that both have the newer row."""
     found = {case.key: case for case in older}
     found.update((case.key, case) for case in newer)
     return list(found.values())
 
 
-def read(path: Path) -> list[Case]:
+def read(path: Path) -> list[KillCase]:
     """The rows of a book; none where there is none."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [Case(**{**row, "seconds": float(row["seconds"] or 0)}) for row in csv.DictReader(file)]  # type: ignore[arg-type]
+        return [KillCase(**{**row, "seconds": float(row["seconds"] or 0)}) for row in csv.DictReader(file)]  # type: ignore[arg-type]
 
 
-def write(cases: Iterable[Case], path: Path) -> None:
+def write(cases: Iterable[KillCase], path: Path) -> None:
     """Writes the rows, in order."""
     with path.open("w", newline="") as file:
         sheet = csv.writer(file, lineterminator="\n")
-        sheet.writerow([f.name for f in fields(Case)])
-        sheet.writerows([getattr(case, f.name) or "" for f in fields(Case)] for case in cases)
+        sheet.writerow([f.name for f in fields(KillCase)])
+        sheet.writerows([getattr(case, f.name) or "" for f in fields(KillCase)] for case in cases)
 
 
 def pytest_configure(config: pytest.Config) -> None:

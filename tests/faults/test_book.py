@@ -3,16 +3,16 @@
 import subprocess
 from pathlib import Path
 
-from tests.faults.conftest import BOOK, Case, merged, read, swept_code, write
+from tests.faults.conftest import BOOK, KillCase, merged, read, swept_code, write
 
-ONE = Case("client", "plan", "before", "next", seconds=1.5, code="aaa")
-TWO = Case("client", "plan", "after", "next", code="aaa")
+ONE = KillCase("client", "plan", "before", "next", seconds=1.5, code="aaa")
+TWO = KillCase("client", "plan", "after", "next", code="aaa")
 
 
 def test_a_part_renews_its_own_rows_only(tmp_path: Path) -> None:
     write([ONE, TWO], tmp_path / "book.csv")
-    again = Case("client", "plan", "after", "next", result="failed", seconds=2.0, code="bbb")
-    new = Case("server", "seal", "after", "next", code="bbb")
+    again = KillCase("client", "plan", "after", "next", result="failed", seconds=2.0, code="bbb")
+    new = KillCase("server", "seal", "after", "next", code="bbb")
     write(merged(read(tmp_path / "book.csv"), [again, new]), tmp_path / "book.csv")
     assert read(tmp_path / "book.csv") == [ONE, again, new]
 

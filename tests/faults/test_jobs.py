@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.line import FoldLine, Line, Lines
 from tests.faults.test_sweep import lines
+from tests.support.killed_pipeline import KilledFold, KilledPipeline, KilledPipelines
 from tidemark.environment import SystemClock
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.operations import reads
@@ -24,19 +24,19 @@ if os.environ.get("TIDEMARK_TEST_SWEEP") != "full":
 
 
 @pytest.fixture(scope="module")
-def line(lines: Lines) -> Line:
+def line(lines: KilledPipelines) -> KilledPipeline:
     """A line of one checkpoint, which grows from test to test."""
-    made = lines.make(FoldLine)
+    made = lines.make(KilledFold)
     first = made.run()
     assert first.returncode == 0, first.stderr
     return made
 
 
-def command(line: Line, *arguments: str, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
+def command(line: KilledPipeline, *arguments: str, crash_at: str | None = None) -> subprocess.CompletedProcess[str]:
     return line.started(*arguments, crash_at=crash_at).wait()
 
 
-def records(line: Line) -> list[CompactionRecord]:
+def records(line: KilledPipeline) -> list[CompactionRecord]:
     """Every compaction record; all files that it names must exist."""
     objects = line.context.coordinator("sweep").objects
     found = [objects.read(CompactionRecord, key) for key in objects.list("compactions/")]
@@ -51,7 +51,7 @@ def records(line: Line) -> list[CompactionRecord]:
     return [r for r in found if r is not None]
 
 
-def jobs(line: Line) -> set[str]:
+def jobs(line: KilledPipeline) -> set[str]:
     """Names of the jobs that were opened."""
     objects = line.context.coordinator("sweep").objects
     found = [objects.read(JobRecord, key) for key in objects.list("jobs/")]
@@ -59,7 +59,7 @@ def jobs(line: Line) -> set[str]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: Line, place: str) -> None:
+def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: KilledPipeline, place: str) -> None:
     line.send()
     line.repair()
     before = {r.job for r in records(line)}
@@ -81,7 +81,7 @@ def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: Line, pl
     assert newest.plan.adopted["accounts"].removesuffix(".json").rpartition("/")[2] in made | left
 
 
-def test_a_killed_replay_leaves_a_folder_that_the_next_one_sweeps(line: Line) -> None:
+def test_a_killed_replay_leaves_a_folder_that_the_next_one_sweeps(line: KilledPipeline) -> None:
     assert isinstance(line.settings.warehouse, Path)
     scratch = line.settings.warehouse / "sweep" / "scratch"
     killed = command(line, "checkpoint", "replay", "sweep", "chk-1", crash_at="runs.accounts:after")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.shops import DECLARATION, Shop
+from tests.support.cli import Command
+from tests.support.sales_pipeline import DECLARATION, SalesPipeline
 from tidemark.operations import reads
 
 pytestmark = [pytest.mark.slow]
@@ -68,7 +68,7 @@ class Warehouse:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """Enough commits for a log that can be trimmed, a compaction, and a savepoint."""
-    made = Shop.opened(tmp_path_factory.mktemp("whole"))
+    made = SalesPipeline.opened(tmp_path_factory.mktemp("whole"))
     made.checkpoints(CHECKPOINTS, compact_every=8)
     made.tidemark("savepoint", "create", "till", "march", "--checkpoint", str(PINNED)).ok()
     return Warehouse(made.tidemark, {number: made.accounts(number) for number in (PINNED, *KEPT)})

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from devstack import control
-from tests.engine.standalone import QUICK_JAVA
-from tests.faults.line import SEED, EmittingLine, FoldLine, Line, Lines
-from tests.faults.zygote import Zygote
-from tests.kafka.topics import Topics
-from tests.prerequisites import missing
-from tests.s3.server import CREDENTIALS
+from tests.support.kafka import Topics
+from tests.support.killed_pipeline import SEED, KilledFold, KilledPipeline, KilledPipelines, KilledProcess
+from tests.support.prerequisites import missing
+from tests.support.processes import Zygote
+from tests.support.s3 import CREDENTIALS
+from tests.support.spark_cluster import QUICK_JAVA
 from tidemark.settings import Settings, recorded_service
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
@@ -49,24 +49,26 @@ SERVER_POINTS = [
 
 
 @pytest.fixture(scope="module")
-def lines(topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
+def lines(
+    topics: Topics, spark_server: str, broker: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KilledPipelines]:
     with Zygote(tmp_path_factory.mktemp("commands")) as zygote:
-        yield Lines(topics, broker, spark_server, tmp_path_factory, zygote)
+        yield KilledPipelines(topics, broker, spark_server, tmp_path_factory, zygote)
     os.environ.pop("SWEEP_TOPIC", None)
     os.environ.pop("SWEEP_TOLD", None)
 
 
 @pytest.fixture(scope="module")
-def line(lines: Lines) -> Line:
-    return _begun(lines.make(FoldLine))
+def line(lines: KilledPipelines) -> KilledPipeline:
+    return _begun(lines.make(KilledFold))
 
 
 @pytest.fixture(scope="module")
-def emitting_line(lines: Lines) -> Line:
-    return _begun(lines.make(EmittingLine))
+def emitting_line(lines: KilledPipelines) -> KilledPipeline:
+    return _begun(lines.make(KilledProcess))
 
 
-def _begun(made: Line) -> Line:
+def _begun(made: KilledPipeline) -> KilledPipeline:
     first = made.run()
     assert first.returncode == 0, first.stderr
     made.check()
@@ -76,12 +78,12 @@ def _begun(made: Line) -> Line:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_client_is_repaired_by_a_plain_re_run(
-    request: pytest.FixtureRequest, lines: Lines, point: str, mode: str
+    request: pytest.FixtureRequest, lines: KilledPipelines, point: str, mode: str
 ) -> None:
     print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k 'client and {point}'")
     emits = point.rpartition(":")[0] in EMITTING_STEPS
     if mode == "first":
-        line = lines.make(EmittingLine if emits else FoldLine)
+        line = lines.make(KilledProcess if emits else KilledFold)
     else:
         line = request.getfixturevalue("emitting_line" if emits else "line")
         line.send()
@@ -110,7 +112,9 @@ def restart(stack: Settings, java_options: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("point", SERVER_POINTS)
-def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(line: Line, spark_stack: Settings, point: str) -> None:
+def test_a_killed_spark_server_is_repaired_by_a_plain_re_run(
+    line: KilledPipeline, spark_stack: Settings, point: str
+) -> None:
     print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED} pytest tests/faults/test_sweep.py -k 'server and {point}'")
     if line.settings.spark_address != spark_stack.spark_address:
         missing("a Spark of its own: TIDEMARK_TEST_SPARK names a server that is not ours to kill")

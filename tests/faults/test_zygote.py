@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.zygote import Zygote
+from tests.support.processes import Zygote
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
 from tests.golden.answers import ANSWERS, WAREHOUSE, answers_of
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
 
 HERE = Path(__file__).parent
 PLACE = Path("/golden")

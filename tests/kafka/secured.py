@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.kafka.broker import BrokerProcess
 from tests.kafka.certificates import Authority
+from tests.support.kafka_broker import BrokerProcess
 
 ADMIN_PASSWORD = "admin-of-one-test"
 SCRAM = "SCRAM-SHA-512"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kafka.topics import Sent, Topics
+from tests.support.kafka import Sent, Topics
 
 pytestmark = pytest.mark.kafka
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.broker import running_broker
+from tests.support.kafka_broker import running_broker
 
 pytestmark = pytest.mark.kafka
 

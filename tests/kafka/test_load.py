@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from devstack.demo.topic_loader import LoadOutcome, TopicLoader, partition_of
-from tests.kafka.topics import Sent, Topics
+from tests.support.kafka import Sent, Topics
 from tidemark.errors import BrokerError, ConflictError
 
 pytestmark = pytest.mark.kafka

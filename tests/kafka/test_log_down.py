@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.kafka.broker import running_broker
+from tests.support.kafka_broker import running_broker
 from tidemark.declare.pipeline import TopicPattern
 from tidemark.errors import BrokerError, UsageError
 from tidemark.kafka.log import KafkaLog

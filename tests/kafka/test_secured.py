@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.command import Command
-from tests.engine.records import plan_of
-from tests.kafka.broker import running
 from tests.kafka.certificates import Authority
 from tests.kafka.secured import SecuredBroker
-from tests.kafka.topics import Topics
+from tests.support.cli import Command
+from tests.support.kafka import Topics
+from tests.support.kafka_broker import running
+from tests.support.readings import plan_of
 from tidemark.declare.pipeline import TopicPattern
 from tidemark.environment import find_pipeline
 from tidemark.errors import BrokerError
@@ -32,7 +32,7 @@ PIPELINES = Path(__file__).resolve().parents[1] / "airflow" / "pipelines"
 
 
 @dataclass
-class House:
+class SecuredTopic:
     """A secured broker whose topic `trips` a user `reader` and a certificate `reader` may read, and nothing else."""
 
     broker: SecuredBroker
@@ -61,7 +61,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredTopic]:
     with running(SecuredBroker(tmp_path_factory.mktemp("secured"))) as broker:
         topics = Topics(broker.address, broker.client)
         topics.make("trips")
@@ -71,18 +71,18 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         broker.admit("reader", PASSWORD)
         broker.allow_reading("reader", "trips")
         broker.allow_reading("CN=certified", "trips")
-        yield House(broker, tmp_path_factory.mktemp("client"))
+        yield SecuredTopic(broker, tmp_path_factory.mktemp("client"))
 
 
 @pytest.fixture(scope="module")
-def certified(house: House) -> Settings:
+def certified(secured: SecuredTopic) -> Settings:
     """Settings of somebody with a certificate and no password."""
-    key, certificate = house.broker.authority.signed("certified")
+    key, certificate = secured.broker.authority.signed("certified")
     return load_settings(
-        root=house.folder,
-        kafka_bootstrap=house.broker.certified,
+        root=secured.folder,
+        kafka_bootstrap=secured.broker.certified,
         kafka_security_protocol="SSL",
-        kafka_ssl_ca=house.broker.authority.path,
+        kafka_ssl_ca=secured.broker.authority.path,
         kafka_ssl_certificate=certificate,
         kafka_ssl_key=key,
     )
@@ -99,11 +99,11 @@ def _commands() -> str:
 
 
 def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
-    house: House, spark_stack: Settings, tmp_path: Path
+    secured: SecuredTopic, spark_stack: Settings, tmp_path: Path
 ) -> None:
-    tidemark = Command(tmp_path / "home", house.broker.address, spark_stack.spark_address)
+    tidemark = Command(tmp_path / "home", secured.broker.address, spark_stack.spark_address)
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
-    made = tidemark("run", "trips", "--json", **house.variables).ok()
+    made = tidemark("run", "trips", "--json", **secured.variables).ok()
     assert made.json["records"] == len(BUSES)
     table = reads.read_state(tidemark.context, "trips", "buses")
     assert {row["bus"]: row["trips"] for row in table.to_pylist()} == Counter(BUSES)
@@ -114,44 +114,46 @@ def test_read_suffices_for_a_checkpoint_and_the_password_is_written_nowhere(
     assert "canary-7d1f" not in made.out + made.err + _commands()
 
 
-def test_a_pattern_finds_what_may_be_read_only(house: House) -> None:
-    log = house.log(house.settings())
+def test_a_pattern_finds_what_may_be_read_only(secured: SecuredTopic) -> None:
+    log = secured.log(secured.settings())
     assert {tp.topic for tp in log.partitions(TopicPattern(".*"), "read_committed")} == {"trips"}
     with pytest.raises(BrokerError, match="[Aa]uthorization"):
         log.partitions("hidden", "read_committed")
 
 
 def test_a_certificate_takes_the_place_of_a_password_for_both_clients(
-    house: House, certified: Settings, spark_stack: Settings
+    secured: SecuredTopic, certified: Settings, spark_stack: Settings
 ) -> None:
-    found = house.log(certified).partitions("trips", "read_committed")
+    found = secured.log(certified).partitions("trips", "read_committed")
     assert [bounds.end for bounds in found.values()] == [len(BUSES)]
     assert _read_by_spark(certified, spark_stack) == len(BUSES)
 
 
-def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(house: House, tmp_path: Path) -> None:
-    tidemark = Command(tmp_path / "home", house.broker.address, "local[1]")
+def test_a_wrong_password_is_told_within_15_seconds_and_nothing_is_written(
+    secured: SecuredTopic, tmp_path: Path
+) -> None:
+    tidemark = Command(tmp_path / "home", secured.broker.address, "local[1]")
     tidemark.declare(PIPELINES / "trips.py", file="trips.py")
     wrong = tmp_path / "wrong"
     wrong.write_text("canary-9e2a")
     began = time.monotonic()
-    refused = tidemark("run", "trips", **house.variables | {"TIDEMARK_KAFKA_SASL_PASSWORD_FILE": str(wrong)})
+    refused = tidemark("run", "trips", **secured.variables | {"TIDEMARK_KAFKA_SASL_PASSWORD_FILE": str(wrong)})
     assert time.monotonic() - began < 15
     refused.failed(1, "refused the name, the password or the mechanism", "TIDEMARK_KAFKA_SASL_*")
     assert "canary-9e2a" not in refused.err
     assert tidemark.objects("trips") == {}
 
 
-def test_another_authority_is_told_as_such(house: House, tmp_path: Path) -> None:
+def test_another_authority_is_told_as_such(secured: SecuredTopic, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger")
     with pytest.raises(BrokerError, match="no TLS connection was established .*certificate") as refused:
-        house.log(house.settings(kafka_ssl_ca=stranger.path)).topic_ids(["trips"])
+        secured.log(secured.settings(kafka_ssl_ca=stranger.path)).topic_ids(["trips"])
     assert "TIDEMARK_KAFKA_SSL_CA" in refused.value.next
 
 
 @pytest.mark.parametrize("wrong", ["password", "authority"])
 def test_what_spark_is_refused_is_an_error_of_the_broker_in_time(
-    house: House, spark_stack: Settings, tmp_path: Path, wrong: str
+    secured: SecuredTopic, spark_stack: Settings, tmp_path: Path, wrong: str
 ) -> None:
     (tmp_path / "password").write_text("canary-9e2a")
     fields = {"kafka_sasl_password_file": tmp_path / "password"}
@@ -159,7 +161,7 @@ def test_what_spark_is_refused_is_an_error_of_the_broker_in_time(
         fields = {"kafka_ssl_ca": Authority(tmp_path, "stranger").path}
     began = time.monotonic()
     with pytest.raises(BrokerError, match="Kafka did not answer") as refused:
-        _read_by_spark(house.settings(**fields), spark_stack)
+        _read_by_spark(secured.settings(**fields), spark_stack)
     assert time.monotonic() - began < 15
     assert "canary" not in str(refused.value)
 

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import pytest
 
 from tests.airflow.pipelines.trips import trips
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
-from tests.observing.statsd import Statsd
-from tests.pages.conftest import PIPELINES, Trips
-from tidemark.settings import load_settings
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
+from tests.support.statsd import Statsd
+from tests.support.trips import TripsPipeline, settings_of
 from tidemark.telemetry import bounded
 
 
@@ -26,28 +24,11 @@ def statsd() -> Iterator[Statsd]:
     server.close()
 
 
-@dataclass
-class World(Trips):
-    """The trips, with a context whose settings may be changed."""
-
-    root: Path = field(default_factory=Path)
-
-    def context(self, **settings: Any) -> DiskContext:
-        """Another process over the same warehouse, with these settings, and with the line's clock."""
-        given = load_settings(
-            root=str(self.root), warehouse=str(self.root / "warehouse"), pipelines=str(PIPELINES), **settings
-        )
-        made = DiskContext(self.line, given)
-        made.clock = self.line.clock
-        return made
-
-
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    """One of it, without a checkpoint."""
-    line = DiskLine(tmp_path / "warehouse", trips, "trips")
-    settings = load_settings(root=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(PIPELINES))
-    return World(line, DiskContext(line, settings), root=tmp_path)
+def world(tmp_path: Path) -> TripsPipeline:
+    """The trips, without a checkpoint."""
+    line = DiskPipeline(tmp_path / "warehouse", trips, "trips")
+    return TripsPipeline(line, DiskContext(line, settings_of(tmp_path)))
 
 
 @pytest.fixture

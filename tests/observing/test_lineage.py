@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.disk_context import DiskContext
-from tests.observing.conftest import World
-from tests.observing.openlineage import complaints, receiving
+from tests.support.disk_context import DiskContext
+from tests.support.openlineage import complaints, receiving
+from tests.support.trips import TripsPipeline
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.checkpoint.openlineage_events import Attempted, Naming, without_nulls
 from tidemark.model.checkpoint.plan import Interval
@@ -21,7 +21,7 @@ CANARY = "canary-7d1f"
 Events = list[dict[str, Any]]
 
 
-def lines(world: World) -> Events:
+def lines(world: TripsPipeline) -> Events:
     """The events of the file, each held to the specification."""
     path = world.root / "told" / "lineage.jsonl"
     found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -30,7 +30,7 @@ def lines(world: World) -> Events:
     return found
 
 
-def to_file(world: World, **settings: Any) -> DiskContext:
+def to_file(world: TripsPipeline, **settings: Any) -> DiskContext:
     return world.context(openlineage="file:told/lineage.jsonl", **settings)
 
 
@@ -49,7 +49,7 @@ def test_the_rules_find_what_is_wrong() -> None:
         assert complaints(broken)
 
 
-def test_a_checkpoint_is_announced_with_offsets_versions_and_its_manifest(world: World) -> None:
+def test_a_checkpoint_is_announced_with_offsets_versions_and_its_manifest(world: TripsPipeline) -> None:
     world.drive("a", "b", None)
     run(to_file(world))
     start, complete = lines(world)
@@ -79,7 +79,7 @@ def test_a_checkpoint_is_announced_with_offsets_versions_and_its_manifest(world:
     assert kinds["dead letters"]["rowCount"] == 1
 
 
-def test_the_next_one_names_its_parent(world: World) -> None:
+def test_the_next_one_names_its_parent(world: TripsPipeline) -> None:
     for bus in "ab":
         world.drive(bus)
         run(to_file(world))
@@ -87,7 +87,7 @@ def test_the_next_one_names_its_parent(world: World) -> None:
     assert len({e["run"]["runId"] for e in lines(world)}) == 2
 
 
-def test_steps_in_processes_of_their_own_tell_one_run(world: World) -> None:
+def test_steps_in_processes_of_their_own_tell_one_run(world: TripsPipeline) -> None:
     """As Airflow does it: plan, fold, complete, complete once more."""
     world.drive("a")
     request = PlanRequest(origin="manual__1")
@@ -101,7 +101,7 @@ def test_steps_in_processes_of_their_own_tell_one_run(world: World) -> None:
     assert len({e["run"]["runId"] for e in lines(world)}) == 1
 
 
-def test_a_failed_attempt_tells_its_reason_and_the_next_one_is_another_run(world: World) -> None:
+def test_a_failed_attempt_tells_its_reason_and_the_next_one_is_another_run(world: TripsPipeline) -> None:
     world.drive(CANARY)
     context = to_file(world)
 
@@ -119,7 +119,7 @@ def test_a_failed_attempt_tells_its_reason_and_the_next_one_is_another_run(world
     assert [facet(e, "tidemark_checkpoint")["attempt"] for e in lines(world)] == [1, 1, 2, 2]
 
 
-def test_no_key_no_value_and_no_secret_is_in_any_event(world: World) -> None:
+def test_no_key_no_value_and_no_secret_is_in_any_event(world: TripsPipeline) -> None:
     world.drive(CANARY, None)
     with receiving() as receiver:
         run(world.context(openlineage=receiver.address, openlineage_api_key=f"{CANARY}-secret"))
@@ -132,7 +132,7 @@ def test_no_key_no_value_and_no_secret_is_in_any_event(world: World) -> None:
     assert CANARY not in json.dumps(lines(world))
 
 
-def test_an_interval_is_the_nominal_time(world: World) -> None:
+def test_an_interval_is_the_nominal_time(world: TripsPipeline) -> None:
     world.drive("a")
     plan = replace(world.plan(), interval=Interval(start_ms=0, end_ms=86_400_000))
     naming = Naming(jobs="x", broker="b:1", warehouse="/w")
@@ -142,7 +142,7 @@ def test_an_interval_is_the_nominal_time(world: World) -> None:
     assert facet(event, "nominalTime")["nominalEndTime"] == "1970-01-02T00:00:00.000Z"
 
 
-def test_it_is_off_unless_it_is_set(world: World) -> None:
+def test_it_is_off_unless_it_is_set(world: TripsPipeline) -> None:
     world.drive("a")
     run(world.context())
     assert lines(world) == []
@@ -150,7 +150,7 @@ def test_it_is_off_unless_it_is_set(world: World) -> None:
 
 
 @pytest.mark.parametrize("status", [201, 500, 301])
-def test_what_a_receiver_answers_fails_no_run(world: World, logged: list[dict[str, Any]], status: int) -> None:
+def test_what_a_receiver_answers_fails_no_run(world: TripsPipeline, logged: list[dict[str, Any]], status: int) -> None:
     world.drive("a")
     with receiving(status) as receiver:
         run(world.context(openlineage=receiver.address))
@@ -160,7 +160,7 @@ def test_what_a_receiver_answers_fails_no_run(world: World, logged: list[dict[st
     assert len(receiver.requests) == (2 if status == 201 else 1), "after a failure nothing more is tried"
 
 
-def test_a_receiver_that_is_closed_fails_no_run(world: World, logged: list[dict[str, Any]]) -> None:
+def test_a_receiver_that_is_closed_fails_no_run(world: TripsPipeline, logged: list[dict[str, Any]]) -> None:
     with receiving() as receiver:
         closed = receiver.address
     world.drive("a")
@@ -170,7 +170,7 @@ def test_a_receiver_that_is_closed_fails_no_run(world: World, logged: list[dict[
 
 
 def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(
-    world: World, logged: list[dict[str, Any]], waits: list[float]
+    world: TripsPipeline, logged: list[dict[str, Any]], waits: list[float]
 ) -> None:
     world.drive("a")
     with receiving(hangs=True) as receiver:
@@ -183,7 +183,7 @@ def test_a_receiver_that_hangs_holds_a_run_up_for_two_seconds_once(
     assert len([e for e in logged if e["event"] == "observer_given_up"]) == 1
 
 
-def test_a_file_that_cannot_be_written_fails_no_run(world: World, logged: list[dict[str, Any]]) -> None:
+def test_a_file_that_cannot_be_written_fails_no_run(world: TripsPipeline, logged: list[dict[str, Any]]) -> None:
     (world.root / "told").write_text("a file where the folder should be")
     world.drive("a")
     run(to_file(world))
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_fails_no_run(world: World, logged: list[d
     assert [e["what"] for e in logged if e["event"] == "observer_given_up"] == ["lineage"]
 
 
-def test_the_twin_keeps_what_the_receiver_gets(world: World) -> None:
+def test_the_twin_keeps_what_the_receiver_gets(world: TripsPipeline) -> None:
     world.drive("a")
     context, twin = world.context(), MemoryLineage()
     context.observers.lineage = twin
@@ -200,7 +200,7 @@ def test_the_twin_keeps_what_the_receiver_gets(world: World) -> None:
     assert all(complaints(event) == [] for event in twin.events)
 
 
-def test_an_error_of_planning_announces_nothing(world: World) -> None:
+def test_an_error_of_planning_announces_nothing(world: TripsPipeline) -> None:
     context = to_file(world)
     stop.stop(context, "trips", "enough")
     with pytest.raises(TidemarkError):
@@ -208,7 +208,7 @@ def test_an_error_of_planning_announces_nothing(world: World) -> None:
     assert lines(world) == []
 
 
-def test_an_interrupt_ends_the_run_of_an_attempt_too(world: World) -> None:
+def test_an_interrupt_ends_the_run_of_an_attempt_too(world: TripsPipeline) -> None:
     """Ctrl-C and Airflow's timeouts are no Exceptions."""
     world.drive("a")
     context = to_file(world)
@@ -223,7 +223,7 @@ def test_an_interrupt_ends_the_run_of_an_attempt_too(world: World) -> None:
     assert facet(lines(world)[1], "errorMessage")["message"] == "TASK_FAILURE"
 
 
-def test_what_was_left_sealed_is_announced_by_whoever_publishes_it(world: World) -> None:
+def test_what_was_left_sealed_is_announced_by_whoever_publishes_it(world: TripsPipeline) -> None:
     world.drive("a")
     request = PlanRequest(origin="manual__1")
     slot = checkpoints.plan(to_file(world), "trips", request).slot

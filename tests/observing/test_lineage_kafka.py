@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.observing.conftest import World
-from tests.observing.openlineage import complaints
+from tests.support.openlineage import complaints
+from tests.support.trips import TripsPipeline
 from tidemark.errors import UsageError
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
@@ -30,7 +30,7 @@ def read(broker: str, topic: str, wanted: int) -> list[tuple[bytes, dict[str, An
     return found
 
 
-def test_events_are_records_of_the_topic_keyed_by_the_job(world: World, broker: str, topic: str) -> None:
+def test_events_are_records_of_the_topic_keyed_by_the_job(world: TripsPipeline, broker: str, topic: str) -> None:
     world.drive("a")
     checkpoints.run_once(world.context(openlineage=f"kafka://{broker}/{topic}"), "trips", PlanRequest(origin="test"))
     found = read(broker, topic, 2)
@@ -41,7 +41,7 @@ def test_events_are_records_of_the_topic_keyed_by_the_job(world: World, broker: 
     assert [c for _, event in found for c in complaints(event)] == []
 
 
-def test_a_broker_that_is_not_there_costs_one_wait(world: World, logged: list[dict[str, Any]]) -> None:
+def test_a_broker_that_is_not_there_costs_one_wait(world: TripsPipeline, logged: list[dict[str, Any]]) -> None:
     world.drive("a")
     began = time.monotonic()
     checkpoints.run_once(world.context(openlineage="kafka://127.0.0.1:1/lineage"), "trips", PlanRequest(origin="test"))

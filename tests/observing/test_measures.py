@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.observing.conftest import World
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NameRefusedError, UsageError
 from tidemark.model.checkpoint.codec import body_of
@@ -24,12 +24,12 @@ COUNTS = {
 }
 
 
-def told(world: World, **settings: Any) -> dict[str, float]:
+def told(world: TripsPipeline, **settings: Any) -> dict[str, float]:
     """The gauges that a new process tells."""
     return gauges(observability.measure(world.context(**settings), "trips"))
 
 
-def test_before_the_first_checkpoint_what_is_not_there_is_minus_one(world: World) -> None:
+def test_before_the_first_checkpoint_what_is_not_there_is_minus_one(world: TripsPipeline) -> None:
     world.plan()
     found = told(world)
     assert found["lastCompletedCheckpointId"] == found["lastCheckpointDuration"] == -1
@@ -39,7 +39,7 @@ def test_before_the_first_checkpoint_what_is_not_there_is_minus_one(world: World
     assert found["checkpointLate"] == 0
 
 
-def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: World) -> None:
+def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: TripsPipeline) -> None:
     world.checkpoint("a", "b")
     number = world.checkpoint("c", None)
     sealed_at = world.line.clock.ms
@@ -60,7 +60,7 @@ def test_the_last_checkpoint_is_told_as_its_manifest_has_it(world: World) -> Non
     )
 
 
-def test_the_stats_are_the_gauges_and_the_path(world: World) -> None:
+def test_the_stats_are_the_gauges_and_the_path(world: TripsPipeline) -> None:
     world.checkpoint("a")
     assert set(observability.list_gauges(world.context(), "trips")) == {
         *METRICS,
@@ -69,7 +69,7 @@ def test_the_stats_are_the_gauges_and_the_path(world: World) -> None:
     }
 
 
-def test_a_restore_is_told_and_the_age_begins_with_it(world: World) -> None:
+def test_a_restore_is_told_and_the_age_begins_with_it(world: TripsPipeline) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")
     world.line.clock.advance(10 * HOUR)
@@ -83,7 +83,7 @@ def test_a_restore_is_told_and_the_age_begins_with_it(world: World) -> None:
     assert told(world, checkpoint_deadline="2h")["checkpointLate"] == 1
 
 
-def test_a_restart_is_an_attempt_that_takes_over(world: World) -> None:
+def test_a_restart_is_an_attempt_that_takes_over(world: TripsPipeline) -> None:
     world.checkpoint("a")
     assert told(world)["numRestarts"] == 0
     plan = world.plan()
@@ -99,7 +99,7 @@ def test_a_restart_is_an_attempt_that_takes_over(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_counts_are_those_of_the_history_whatever_happened(world: World, seed: int) -> None:
+def test_counts_are_those_of_the_history_whatever_happened(world: TripsPipeline, seed: int) -> None:
     """The oracle reads every object; the gauges count names."""
     chance = random.Random(seed)
     print(f"seed {seed}")
@@ -127,7 +127,7 @@ def test_counts_are_those_of_the_history_whatever_happened(world: World, seed: i
             assert found["failuresInRow"] == shown["health"]["failures_in_row"], f"seed {seed}"
 
 
-def test_it_is_late_past_the_deadline_and_never_while_it_is_stopped(world: World) -> None:
+def test_it_is_late_past_the_deadline_and_never_while_it_is_stopped(world: TripsPipeline) -> None:
     world.checkpoint("a")
     world.line.clock.advance(2 * HOUR)
     assert told(world, checkpoint_deadline="2h")["checkpointLate"] == 0
@@ -139,7 +139,7 @@ def test_it_is_late_past_the_deadline_and_never_while_it_is_stopped(world: World
     assert told(world, checkpoint_deadline="2h")["checkpointLate"] == 0
 
 
-def test_before_the_first_checkpoint_the_deadline_runs_from_the_first_plan(world: World) -> None:
+def test_before_the_first_checkpoint_the_deadline_runs_from_the_first_plan(world: TripsPipeline) -> None:
     world.plan()
     world.line.clock.advance(HOUR + 1)
     assert told(world, checkpoint_deadline="1h")["checkpointLate"] == 1
@@ -157,7 +157,7 @@ def test_a_deadline_that_is_none_is_refused(text: str) -> None:
         parse_deadlines(text)
 
 
-def test_the_page_shows_the_deadline_and_whether_it_is_late(world: World) -> None:
+def test_the_page_shows_the_deadline_and_whether_it_is_late(world: TripsPipeline) -> None:
     world.checkpoint("a")
     world.line.clock.advance(HOUR + 1)
     late = body_of(overview.get_overview(world.context(checkpoint_deadline="1h"), "trips", HistoryQuery()))["health"]
@@ -166,7 +166,7 @@ def test_the_page_shows_the_deadline_and_whether_it_is_late(world: World) -> Non
     assert (health["deadline"], health["late"]) == (None, False)
 
 
-def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(world: World) -> None:
+def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(world: TripsPipeline) -> None:
     world.checkpoint("a")
     due = world.line.clock.ms + HOUR
     world.line.clock.advance(26 * HOUR)
@@ -179,7 +179,7 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     assert body_of(observability.check_deadline(world.context(), "trips"))["late_since_ms"] is None
 
 
-def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> None:
+def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: TripsPipeline) -> None:
     for _ in range(3):
         world.checkpoint("a", "b")
     found = told(world)
@@ -201,7 +201,7 @@ def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: World) -> Non
     assert body_of(details.get_details(world.context(), "trips", 1))["tasks"][0]["compaction"] is None
 
 
-def test_layers_of_tables_that_are_gone_are_not_known(world: World) -> None:
+def test_layers_of_tables_that_are_gone_are_not_known(world: TripsPipeline) -> None:
     number = world.checkpoint("a")
     made = reads.get_checkpoint(world.context(), "trips")
     for segment in made.handles["buses"]:

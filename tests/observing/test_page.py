@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Answer, Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
 from tests.cli.test_savepoint_page import README, ROOT, _block, _flight
-from tests.observing.openlineage import complaints, receiving
-from tests.observing.statsd import Statsd
+from tests.support.cli import Answer, Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
+from tests.support.openlineage import complaints, receiving
+from tests.support.statsd import Statsd
 from tidemark.model.checkpoint.metrics import METRICS
 
 PAGE = ROOT / "docs/how-to/monitor.md"
@@ -36,7 +36,7 @@ def test_every_line_of_the_page_works_in_its_order(
 ) -> None:
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(_block(README, "python", "Pipeline("), file="flights.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("flights"), "flights")
     for number in range(2):
         line.send([(0, _flight(number * 10 + n), n) for n in range(9)])
         line.checkpoint()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.observing.conftest import World
-from tests.observing.statsd import Statsd
+from tests.support.statsd import Statsd
+from tests.support.trips import TripsPipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.metrics import METRICS
 from tidemark.operations import observability
@@ -26,7 +26,7 @@ def test_what_is_told_arrives(statsd: Statsd) -> None:
     assert statsd.settled() == {f"tidemark.a__b.{name}": value for name, value in twin.told["a.b"].items()}
 
 
-def test_a_pipeline_tells_every_metric_by_its_name(world: World, statsd: Statsd) -> None:
+def test_a_pipeline_tells_every_metric_by_its_name(world: TripsPipeline, statsd: Statsd) -> None:
     world.checkpoint("a")
     observability.report_metrics(world.context(statsd=statsd.address), "trips")
     found = statsd.settled()
@@ -37,7 +37,7 @@ def test_a_pipeline_tells_every_metric_by_its_name(world: World, statsd: Statsd)
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:8125"])
 def test_a_server_that_is_down_costs_nothing_but_a_warning(
-    world: World, logged: list[dict[str, Any]], waits: list[float], address: str
+    world: TripsPipeline, logged: list[dict[str, Any]], waits: list[float], address: str
 ) -> None:
     world.checkpoint("a")
     context = world.context(statsd=address)
@@ -48,7 +48,7 @@ def test_a_server_that_is_down_costs_nothing_but_a_warning(
 
 
 def test_a_sink_that_hangs_is_left_behind_and_not_asked_again(
-    world: World, logged: list[dict[str, Any]], waits: list[float]
+    world: TripsPipeline, logged: list[dict[str, Any]], waits: list[float]
 ) -> None:
     class Hanging:
         asked = 0
@@ -81,7 +81,7 @@ def test_what_fails_is_told_once(logged: list[dict[str, Any]]) -> None:
     assert [e["why"] for e in logged] == ["ZeroDivisionError: integer division or modulo by zero"]
 
 
-def test_without_an_address_nothing_is_measured(world: World) -> None:
+def test_without_an_address_nothing_is_measured(world: TripsPipeline) -> None:
     observability.report_metrics(world.context(), "no-such-pipeline")
 
 
@@ -95,7 +95,7 @@ def test_a_setting_that_does_not_fit_is_named(name: str, value: str) -> None:
 
 
 def test_what_cannot_be_measured_is_told_and_fails_nothing(
-    world: World, statsd: Statsd, logged: list[dict[str, Any]]
+    world: TripsPipeline, statsd: Statsd, logged: list[dict[str, Any]]
 ) -> None:
     world.checkpoint("a")
     (manifest,) = (world.folder / "timelines" / "t1").iterdir()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pages.conftest import Trips
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
@@ -31,12 +31,12 @@ FLINK_LINE = {
 HOSTILE = "<script>alert(1)</script>\"'‮" + "x" * 200
 
 
-def pin(world: Trips, name: str, checkpoint: int, note: str = "") -> None:
+def pin(world: TripsPipeline, name: str, checkpoint: int, note: str = "") -> None:
     request = SavepointRequest(name=name, owner="me", origin="test", checkpoint=checkpoint, note=note)
     savepoints.open_savepoints(world.pages, "trips").create(request)
 
 
-def test_the_list_has_the_names_of_flink(world: Trips) -> None:
+def test_the_list_has_the_names_of_flink(world: TripsPipeline) -> None:
     world.checkpoint("a")
     told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
     assert told.keys() >= FLINK_LIST
@@ -53,7 +53,7 @@ def test_the_list_has_the_names_of_flink(world: Trips) -> None:
     }
 
 
-def test_counts_latest_and_health_follow_what_happens(world: Trips) -> None:
+def test_counts_latest_and_health_follow_what_happens(world: TripsPipeline) -> None:
     first = world.checkpoint("a")
     pin(world, "kept", first)
     world.checkpoint("b")
@@ -79,7 +79,7 @@ def _failure(message: str) -> Failure:
     return Failure(reason=FailureReason.DECLINED, message=message, next="run it again.")
 
 
-def test_a_query_filters_and_pages(world: Trips) -> None:
+def test_a_query_filters_and_pages(world: TripsPipeline) -> None:
     made = [world.checkpoint(f"b{n}") for n in range(4)]
     failed = world.fail()
     pin(world, "kept", made[1])
@@ -97,7 +97,7 @@ def test_a_query_filters_and_pages(world: Trips) -> None:
     assert body_of(overview.get_overview(world.pages, "trips", HistoryQuery(limit=1)))["matching"] == 5
 
 
-def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: Callable[[], Trips]) -> None:
+def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: Callable[[], TripsPipeline]) -> None:
     world = trips_of()
     made = [world.checkpoint(f"b{n}") for n in range(3)]
     again = trips_of().pages
@@ -106,7 +106,7 @@ def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: C
     assert [p["id"] for p in body_of(overview.list_points(again, "trips", 2))] == made[1:]
 
 
-def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world: Trips) -> None:
+def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world: TripsPipeline) -> None:
     world.drive("a", "b")
     world.drive("c", partition=1)
     world.checkpoint()
@@ -118,7 +118,7 @@ def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world
     assert (second["records"], second["pending_records"]) == (2, 1)
 
 
-def test_the_graph_leads_from_offsets_to_the_manifest(world: Trips) -> None:
+def test_the_graph_leads_from_offsets_to_the_manifest(world: TripsPipeline) -> None:
     first = world.checkpoint("a", "b", None)
     second = world.checkpoint("a")
     pin(world, "kept", second)
@@ -138,7 +138,7 @@ def test_the_graph_leads_from_offsets_to_the_manifest(world: Trips) -> None:
     assert "dead buses" in {n["id"] for n in body_of(graphs.build_graph(world.pages, "trips", first))["nodes"]}
 
 
-def test_the_graph_of_what_is_not_completed_and_of_a_restore(world: Trips) -> None:
+def test_the_graph_of_what_is_not_completed_and_of_a_restore(world: TripsPipeline) -> None:
     first = world.checkpoint("a")
     pin(world, "kept", first)
     failed = world.fail(HOSTILE)
@@ -153,7 +153,7 @@ def test_the_graph_of_what_is_not_completed_and_of_a_restore(world: Trips) -> No
     assert made == {"pipeline": "trips", "checkpoints": [], "timelines": ["t2"], "savepoints": []}
 
 
-def test_a_row_is_traced_to_the_checkpoint_and_the_offsets_that_changed_it(world: Trips) -> None:
+def test_a_row_is_traced_to_the_checkpoint_and_the_offsets_that_changed_it(world: TripsPipeline) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     chance = random.Random(seed)
@@ -175,7 +175,7 @@ def test_a_row_is_traced_to_the_checkpoint_and_the_offsets_that_changed_it(world
         assert any(b == bus for b, _ in world.sent[only["start"] : only["end"]])
 
 
-def test_the_change_before_is_asked_with_the_parent(world: Trips) -> None:
+def test_the_change_before_is_asked_with_the_parent(world: TripsPipeline) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")
     last = world.checkpoint("a")
@@ -189,7 +189,7 @@ def test_the_change_before_is_asked_with_the_parent(world: Trips) -> None:
     )
 
 
-def test_what_is_unknown_is_said(world: Trips) -> None:
+def test_what_is_unknown_is_said(world: TripsPipeline) -> None:
     world.checkpoint(HOSTILE)
     pages = world.pages
     assert body_of(row_origin.find_origin(pages, "trips", "buses", [HOSTILE]))["row"]["bus"] == HOSTILE
@@ -211,7 +211,7 @@ def test_what_is_unknown_is_said(world: Trips) -> None:
         body_of(previews.preview_restore(pages, "trips", RestoreRequest()))
 
 
-def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
+def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: TripsPipeline) -> None:
     made = [world.checkpoint("a", "b"), world.checkpoint("a"), world.checkpoint("c")]
     context = world.pages
     for number in made:
@@ -224,7 +224,7 @@ def test_the_outlook_of_a_restore_is_that_of_its_dry_run(world: Trips) -> None:
         }
 
 
-def test_a_damaged_manifest_hides_no_other_line(world: Trips) -> None:
+def test_a_damaged_manifest_hides_no_other_line(world: TripsPipeline) -> None:
     first, second = world.checkpoint("a"), world.checkpoint("b")
     (world.folder / "timelines/t1/000000000002.json").write_bytes(b"{}")
     told = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))
@@ -233,7 +233,7 @@ def test_a_damaged_manifest_hides_no_other_line(world: Trips) -> None:
     assert told["health"]["live"] is None
 
 
-def test_the_outlook_of_retention_is_its_plan(world: Trips) -> None:
+def test_the_outlook_of_retention_is_its_plan(world: TripsPipeline) -> None:
     made = [world.checkpoint(bus) for bus in "abc"]
     pin(world, "kept", made[0])
     retention.declare_rule(world.pages, "trips", Retention.keep_last(1))
@@ -244,7 +244,7 @@ def test_the_outlook_of_retention_is_its_plan(world: Trips) -> None:
     assert any("kept" in keeper["why"] for keeper in told["kept_by"])
 
 
-def test_details_tell_every_operator(world: Trips) -> None:
+def test_details_tell_every_operator(world: TripsPipeline) -> None:
     number = world.checkpoint("a", "b", None)
     told = body_of(details.get_details(world.pages, "trips", number))
     (task,) = told["tasks"]
@@ -257,7 +257,7 @@ def test_details_tell_every_operator(world: Trips) -> None:
     assert (failed["status"], failed["tasks"], failed["failure_reason"]) == ("FAILED", [], "ENGINE_ERROR")
 
 
-def test_a_fork_that_was_closed_is_told_as_closed_in_the_tree(world: Trips) -> None:
+def test_a_fork_that_was_closed_is_told_as_closed_in_the_tree(world: TripsPipeline) -> None:
     first = world.checkpoint("a")
     context = world.pages
     timelines.fork(context, "trips", "what-if", RestoreRequest(checkpoint=first))

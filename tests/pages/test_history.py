@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import duckdb
 import pytest
 
-from tests.pages.conftest import Trips
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
@@ -38,7 +38,7 @@ class Watched:
 
 
 @pytest.fixture
-def store(world: Trips) -> Watched:
+def store(world: TripsPipeline) -> Watched:
     return Watched(LocalStore(world.folder))
 
 
@@ -46,7 +46,7 @@ def told(history: History) -> dict[int, CheckpointStatus]:
     return {e.id: e.status for e in history.entries}
 
 
-def test_what_is_final_is_read_once_and_what_is_open_again(world: Trips, store: Watched) -> None:
+def test_what_is_final_is_read_once_and_what_is_open_again(world: TripsPipeline, store: Watched) -> None:
     world.checkpoint("a")
     failed = world.fail()
     world.checkpoint("b")
@@ -63,7 +63,7 @@ def test_what_is_final_is_read_once_and_what_is_open_again(world: Trips, store: 
     assert [e.id for e in history.entries] == [4, 3, 2, 1]
 
 
-def test_a_portion_takes_the_newest_first_and_later_ones_the_rest(world: Trips, store: Watched) -> None:
+def test_a_portion_takes_the_newest_first_and_later_ones_the_rest(world: TripsPipeline, store: Watched) -> None:
     made = [world.checkpoint(f"bus-{n}") for n in range(5)]
     history = History(store)
     seen = []
@@ -81,7 +81,7 @@ def test_any_history_is_read_by_some_hundred_answers(total: int) -> None:
     assert most == 100 if total <= 10_000 else 1 <= total / most <= 101
 
 
-def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: Trips, store: Watched) -> None:
+def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: TripsPipeline, store: Watched) -> None:
     number = world.checkpoint("a")
     file = world.folder / "timelines/t1/000000000001.json"
     whole = file.read_bytes()
@@ -95,7 +95,7 @@ def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: Trips, 
     assert told(history) == {number: CheckpointStatus.COMPLETED}
 
 
-def test_a_plan_whose_timeline_ended_first_is_no_line(world: Trips, store: Watched) -> None:
+def test_a_plan_whose_timeline_ended_first_is_no_line(world: TripsPipeline, store: Watched) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")
     open_one = world.plan()
@@ -108,7 +108,7 @@ def test_a_plan_whose_timeline_ended_first_is_no_line(world: Trips, store: Watch
     assert not [key for key in store.read if key.startswith(("plans/", "timelines/"))]
 
 
-def test_a_tombstone_that_is_confirmed_means_discarded(world: Trips, store: Watched) -> None:
+def test_a_tombstone_that_is_confirmed_means_discarded(world: TripsPipeline, store: Watched) -> None:
     first, second, third = (world.checkpoint(bus) for bus in "abc")
     coordinator = world.line.coordinator
     tombstones = Tombstones(
@@ -122,7 +122,7 @@ def test_a_tombstone_that_is_confirmed_means_discarded(world: Trips, store: Watc
     assert history.discarded == {first}
 
 
-def test_an_id_that_is_gone_from_the_store_is_gone_from_the_history(world: Trips, store: Watched) -> None:
+def test_an_id_that_is_gone_from_the_store_is_gone_from_the_history(world: TripsPipeline, store: Watched) -> None:
     first, second = world.checkpoint("a"), world.checkpoint("b")
     history = History(store)
     history.refresh(100)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pages.conftest import Trips
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
@@ -20,12 +20,12 @@ WAITED, WORKED = 60_000, 5_000
 
 
 @pytest.fixture(autouse=True)
-def one_clock(world: Trips) -> None:
+def one_clock(world: TripsPipeline) -> None:
     """The pages look at the clock that the line is moved by."""
     world.pages.clock = world.line.clock
 
 
-def slow_checkpoint(world: Trips, *buses: str | None) -> int:
+def slow_checkpoint(world: TripsPipeline, *buses: str | None) -> int:
     """Waits between trigger and attempt, and works while it reads; its id."""
 
     def work(step: str, moment: str) -> None:
@@ -45,7 +45,7 @@ def slow_checkpoint(world: Trips, *buses: str | None) -> int:
     return plan.id
 
 
-def test_end_to_end_is_from_the_trigger_to_the_last_acknowledgement(world: Trips) -> None:
+def test_end_to_end_is_from_the_trigger_to_the_last_acknowledgement(world: TripsPipeline) -> None:
     number = slow_checkpoint(world, "a")
     told = body_of(details.get_details(world.pages, "trips", number))
     assert told["latest_ack_timestamp"] - told["trigger_timestamp"] == told["end_to_end_duration"] == WAITED + WORKED
@@ -57,13 +57,13 @@ def test_end_to_end_is_from_the_trigger_to_the_last_acknowledgement(world: Trips
         assert one["work_duration"] == told["work_duration"] == WORKED
 
 
-def test_the_age_counts_from_the_last_acknowledgement(world: Trips) -> None:
+def test_the_age_counts_from_the_last_acknowledgement(world: TripsPipeline) -> None:
     slow_checkpoint(world, "a")
     world.line.clock.advance(1_000)
     assert body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))["health"]["age"] == 1_000
 
 
-def test_empty_checkpoints_stay_out_of_the_percentiles_and_are_counted(world: Trips) -> None:
+def test_empty_checkpoints_stay_out_of_the_percentiles_and_are_counted(world: TripsPipeline) -> None:
     slow_checkpoint(world, "a", "b")
     for _ in range(3):
         world.checkpoint()
@@ -73,7 +73,7 @@ def test_empty_checkpoints_stay_out_of_the_percentiles_and_are_counted(world: Tr
     assert summary["end_to_end_duration"]["min"] == WAITED + WORKED
 
 
-def rewritten(world: Trips, sequence: int, without: tuple[str, ...]) -> None:
+def rewritten(world: TripsPipeline, sequence: int, without: tuple[str, ...]) -> None:
     """Takes fields out of a manifest and its outcome, as a release wrote it that had none."""
     for pattern in (f"timelines/t1/{sequence:012d}.json", f"plans/t1/{sequence:012d}.0001/*.outcome.json"):
         for path in world.folder.glob(pattern):
@@ -84,7 +84,9 @@ def rewritten(world: Trips, sequence: int, without: tuple[str, ...]) -> None:
             path.write_bytes(canonical.encode(kind, body))
 
 
-def test_of_a_manifest_of_0_1_the_outcome_tells_when_it_was_sealed(world: Trips, trips_of: Callable[[], Trips]) -> None:
+def test_of_a_manifest_of_0_1_the_outcome_tells_when_it_was_sealed(
+    world: TripsPipeline, trips_of: Callable[[], TripsPipeline]
+) -> None:
     number = slow_checkpoint(world, "a")
     rewritten(world, 1, ("sealed_at_ms", "rejected"))
     assert "sealed_at_ms" not in json.loads((world.folder / "timelines/t1/000000000001.json").read_text())["body"]
@@ -114,7 +116,7 @@ def test_a_total_of_dead_letters_is_of_records(
     assert rejected_records(rejected, per_operator, records) == told
 
 
-def test_neighbours_are_by_id_over_all_timelines(world: Trips) -> None:
+def test_neighbours_are_by_id_over_all_timelines(world: TripsPipeline) -> None:
     first, second = world.checkpoint("a"), world.checkpoint("b")
     failed = world.fail()
     timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=first, request="r"))
@@ -127,7 +129,7 @@ def test_neighbours_are_by_id_over_all_timelines(world: Trips) -> None:
     assert found == {first: (None, second), second: (first, failed), failed: (second, last), last: (failed, None)}
 
 
-def test_progress_goes_from_the_plan_to_the_manifest(world: Trips) -> None:
+def test_progress_goes_from_the_plan_to_the_manifest(world: TripsPipeline) -> None:
     world.drive("a", "b")
     plan = world.plan()
     world.line.clock.advance(2_000)
@@ -155,7 +157,7 @@ def test_progress_goes_from_the_plan_to_the_manifest(world: Trips) -> None:
     assert (done["status"], done["progress"], done["num_acknowledged_subtasks"]) == ("COMPLETED", None, 1)
 
 
-def test_what_a_revoked_attempt_committed_does_not_count_for_the_next(world: Trips) -> None:
+def test_what_a_revoked_attempt_committed_does_not_count_for_the_next(world: TripsPipeline) -> None:
     world.drive("a")
     plan = world.plan()
     first = world.line.coordinator.begin(plan)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_context import DiskContext, commands_over
-from tests.cli.disk_line import DiskLine
-from tests.pages.conftest import Trips
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext, commands_over
+from tests.support.trips import TripsPipeline
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
@@ -27,11 +27,11 @@ def places(told: Any) -> list[tuple[str, int]]:
     return [(r["partition"], r["offset"]) for r in told["records"]]
 
 
-def ask(world: Trips, checkpoint: int, **query: Any) -> Any:
+def ask(world: TripsPipeline, checkpoint: int, **query: Any) -> Any:
     return body_of(records.read_records(world.pages, "trips", checkpoint, RecordQuery(**query)))
 
 
-def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> None:
+def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: TripsPipeline) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     chance = random.Random(seed)
@@ -60,7 +60,7 @@ def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: Trips) -> N
         assert found["matching"] == len(letters) and {r["reason"] for r in found["rows"]} <= {"null_key"}
 
 
-def test_pages_of_records_go_on_where_the_last_one_ended_and_miss_nothing(world: Trips) -> None:
+def test_pages_of_records_go_on_where_the_last_one_ended_and_miss_nothing(world: TripsPipeline) -> None:
     for n in range(7):
         world.drive("a", partition=n % 2)
     number = world.checkpoint()
@@ -76,7 +76,7 @@ def test_pages_of_records_go_on_where_the_last_one_ended_and_miss_nothing(world:
     assert places(ask(world, number, partition="trips-1", start=1, end=2)) == [("trips-1", 1)]
 
 
-def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: Trips) -> None:
+def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: TripsPipeline) -> None:
     number = world.checkpoint("a", None, "a", "b")
     world.line.log.trim(FIRST, 3)
     told = ask(world, number)
@@ -91,7 +91,7 @@ def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: 
     assert told["records"] == [] and told["ranges"][0]["kept_start"] == told["ranges"][0]["kept_end"] == 4
 
 
-def test_other_records_at_the_same_offsets_are_not_shown(world: Trips) -> None:
+def test_other_records_at_the_same_offsets_are_not_shown(world: TripsPipeline) -> None:
     number = world.checkpoint("a", "b")
     world.line.log.create("trips", 2)
     world.drive("z", "z", "z")
@@ -101,7 +101,7 @@ def test_other_records_at_the_same_offsets_are_not_shown(world: Trips) -> None:
     assert ask(world, number)["ranges"][0]["why"] == "the topic is gone"
 
 
-def test_nothing_but_the_offsets_of_the_checkpoint_is_read(world: Trips) -> None:
+def test_nothing_but_the_offsets_of_the_checkpoint_is_read(world: TripsPipeline) -> None:
     first = world.checkpoint("a", "b")
     world.checkpoint("c")
     world.line.log.create("secrets")
@@ -128,7 +128,7 @@ def test_nothing_but_the_offsets_of_the_checkpoint_is_read(world: Trips) -> None
     assert places(ask(world, first, after="secrets-0:0")) == [("trips-0", 0), ("trips-0", 1)]
 
 
-def test_a_checkpoint_that_failed_tells_the_records_that_it_was_to_read(world: Trips) -> None:
+def test_a_checkpoint_that_failed_tells_the_records_that_it_was_to_read(world: TripsPipeline) -> None:
     world.drive("a")
     world.line.send([(0, b"\xff\x00 poison", 0)])
     number = world.fail()
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_failed_tells_the_records_that_it_was_to_read(world: T
     assert (poison["value"]["encoding"], poison["value"]["text"]) == ("hex", b"\xff\x00 poison".hex())
 
 
-def test_a_third_reader_is_told_to_ask_again(world: Trips, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_reader_is_told_to_ask_again(world: TripsPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import BoundedSemaphore
 
     turns = BoundedSemaphore(1)
@@ -162,18 +162,18 @@ def test_bytes_become_text_that_does_nothing(raw: bytes, text: str, encoding: st
 
 
 @pytest.fixture
-def walk(tmp_path: Path) -> tuple[Command, DiskLine]:
+def walk(tmp_path: Path) -> tuple[Command, DiskPipeline]:
     """Steps of two walkers, in two checkpoints; whoever goes far is emitted to a sink."""
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(WALK, topic="steps")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("walk"), "steps")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("walk"), "steps")
     for portion in ([("ann", 5), ("bob", 1), ("bob", 9)], [("ann", 1), ("ann", 7), ("bob", 8)]):
         line.send([(0, json.dumps({"who": who, "n": n}).encode(), 0) for who, n in portion])
         line.checkpoint()
     return tidemark, line
 
 
-def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]) -> None:
+def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskPipeline]) -> None:
     tidemark, line = walk
     pages = DiskContext(line, tidemark.settings)
     told = body_of(sink_rows.find_sink_origin(pages, "walk", "far", 2, {"who": "ann"}))
@@ -201,7 +201,7 @@ def test_a_row_of_a_sink_leads_to_its_very_record(walk: tuple[Command, DiskLine]
             body_of(sink_rows.find_sink_origin(pages, "walk", *wrong))
 
 
-def test_the_commands_tell_the_same(walk: tuple[Command, DiskLine]) -> None:
+def test_the_commands_tell_the_same(walk: tuple[Command, DiskPipeline]) -> None:
     tidemark, line = walk
     with commands_over(line):
         told = tidemark("state", "lineage", "walk", "walkers", "--key", "ann", "--records", "5", "--json").ok().json

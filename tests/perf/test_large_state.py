@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import generator
 from devstack import control
-from tests.kafka.topics import Topics
+from tests.support.kafka import Topics
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest

@@ -17,9 +17,10 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tests.cli.disk_line import read_rows, write_file
-from tests.power_loss.planted import PLANTED
-from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf
+from tests.power_loss.power_loss_bugs import PLANTED
+from tests.support.crashes import Killed
+from tests.support.disk import read_rows, write_file
+from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.declare.retention import Retention
@@ -49,10 +50,6 @@ def short_logs() -> Iterator[None]:
         yield
 
 
-class Killed(BaseException):
-    """Not caught by anybody."""
-
-
 class DiskCompactor(Compactor):
     """The product's order of steps; only the rows are merged without Spark."""
 
@@ -65,7 +62,7 @@ class DiskCompactor(Compactor):
         return WrittenRun(rows=len(rows), files=(write_file(self.warehouse, folder, held),))
 
 
-class Line(DiskShelf):
+class PowerLossPipeline(DiskRetentionPipeline):
     """The verbs; ids differ from process to process, as they do in life."""
 
     def __init__(self, root: Path, process: str) -> None:
@@ -74,7 +71,7 @@ class Line(DiskShelf):
         self.paid: list[str] = []
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
-        """See `Shelf`; by offset it is remembered who paid."""
+        """See `RetentionPipeline`; by offset it is remembered who paid."""
         super().pay(*accounts, amount=amount)
         self.paid += accounts
 
@@ -142,7 +139,7 @@ class Told:
         os.write(self._to, (json.dumps([what, *facts]) + "\n").encode())
 
 
-def prepare(line: Line, tell: Told) -> None:
+def prepare(line: PowerLossPipeline, tell: Told) -> None:
     """A history: a compaction that was adopted, a log that was trimmed."""
     for n in range(INTERVAL + 2):
         _complete(line, tell, "ann", "bob")
@@ -152,7 +149,7 @@ def prepare(line: Line, tell: Told) -> None:
     tell("swept")
 
 
-def record(line: Line, tell: Told) -> None:
+def record(line: PowerLossPipeline, tell: Told) -> None:
     """What power cuts are tried in."""
     _pay(line, tell, "ann", "cid")
     line.killed(("runs.accounts", "after"))
@@ -176,12 +173,12 @@ def record(line: Line, tell: Told) -> None:
     tell("swept")
 
 
-def _pay(line: Line, tell: Told, *accounts: str) -> None:
+def _pay(line: PowerLossPipeline, tell: Told, *accounts: str) -> None:
     tell("paid", line.clock.ms, *accounts)
     line.pay(*accounts)
 
 
-def _complete(line: Line, tell: Told, *accounts: str) -> None:
+def _complete(line: PowerLossPipeline, tell: Told, *accounts: str) -> None:
     _pay(line, tell, *accounts)
     done = line.completed()
     tell("completed", done.id)
@@ -191,9 +188,9 @@ def main(folder: Path, planted: str | None = None) -> None:
     """The scenario's first half, or in a folder that has it the second one, with a planted bug."""
     with short_logs(), PLANTED[planted]() if planted else nullcontext():
         if planted is None:
-            prepare(Line(folder / "warehouse", "a1"), Told(folder / TOLD))
+            prepare(PowerLossPipeline(folder / "warehouse", "a1"), Told(folder / TOLD))
             return
-        line = Line(folder / "warehouse", "b2")
+        line = PowerLossPipeline(folder / "warehouse", "b2")
         for what, *facts in map(json.loads, (folder / TOLD).read_text().splitlines()):
             if what == "paid":
                 line.clock.ms = facts[0]

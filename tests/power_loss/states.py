@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.power_loss.disk import Disk, Tree, crashes
+from tests.power_loss.disk_model import Disk, Tree, crashes
 from tests.power_loss.recording import Call, recorded
 from tests.power_loss.scenario import TOLD
 
@@ -145,7 +145,7 @@ def _digest(tree: Tree, told: str, hashes: dict[bytes, bytes]) -> bytes:
 
 
 @dataclass
-class Shelf:
+class TreeFolder:
     """Builds trees; equal files are one, so nobody may write into a file that is there (the product never does)."""
 
     folder: Path

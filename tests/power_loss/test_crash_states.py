@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.power_loss.judging import Reported, Violation, judge
-from tests.power_loss.planted import PLANTED, SHOWN_IN
+from tests.power_loss.power_loss_bugs import PLANTED, SHOWN_IN
 from tests.power_loss.recording import available
+from tests.power_loss.recovery_checks import Reported, Violation, judge
 from tests.power_loss.scenario import short_logs
-from tests.power_loss.states import WAREHOUSE, Recording, Shelf, State, found, prepare, states
-from tests.prerequisites import needs
+from tests.power_loss.states import WAREHOUSE, Recording, State, TreeFolder, found, prepare, states
+from tests.support.prerequisites import needs
 
 SEED = 31
 PER_CALL = 3
@@ -64,7 +64,7 @@ def chosen(recording: Recording) -> list[State]:
     return list(states(recording, SEED, PER_CALL))
 
 
-def judged(shelf: Shelf, state: State) -> None:
+def judged(shelf: TreeFolder, state: State) -> None:
     try:
         judge(shelf.build(state.tree), Reported.by(state.told.splitlines()))
     except Violation as violation:
@@ -88,7 +88,7 @@ def test_a_thousand_states_are_tried(chosen: list[State]) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_was_reported_survives_and_a_re_run_goes_on(chosen: list[State], chunk: int, folder: Path) -> None:
-    shelf = Shelf(folder / f"chunk {chunk}")
+    shelf = TreeFolder(folder / f"chunk {chunk}")
     with short_logs():
         for state in chosen[chunk::CHUNKS]:
             judged(shelf, state)
@@ -102,7 +102,7 @@ def test_a_planted_bug_is_found(name: str, planted: dict[str, Recording], record
     shown = SHOWN_IN.get(name.partition(":")[0])
     tried = [s for s in states(recording, SEED, 2 * PER_CALL) if shown is None or s.last_told in shown]
     random.Random(SEED).shuffle(tried)
-    shelf = Shelf(folder / f"planted {list(PLANTED).index(name)}")
+    shelf = TreeFolder(folder / f"planted {list(PLANTED).index(name)}")
     with short_logs(), PLANTED[name]() if after_the_cut else nullcontext():
         for state in tried:
             try:

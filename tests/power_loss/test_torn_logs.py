@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 import pytest
 from deltalake import DeltaTable
 
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Driver, Fence, MemoryDriver, request
-from tests.power_loss.scenario import INTERVAL, Line, short_logs
+from tests.power_loss.scenario import INTERVAL, PowerLossPipeline, short_logs
+from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, MemoryTablesDriver, TablesDriver, request
 from tidemark.declare.retention import Retention
 from tidemark.engine.state.resolve_sql import resolved, union_of
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -44,30 +44,30 @@ def _short() -> Iterable[None]:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Line:
+def line(tmp_path: Path) -> PowerLossPipeline:
     """A log with a Delta log checkpoint and a commit on top."""
-    line = Line(tmp_path, "a")
+    line = PowerLossPipeline(tmp_path, "a")
     for _ in range(INTERVAL + 1):
         line.checkpoint("ann", "bob")
     return line
 
 
-def log_of(line: Line, table: str = "runs") -> Path:
+def log_of(line: PowerLossPipeline, table: str = "runs") -> Path:
     return line.root / f"shelf/state/accounts/t1-1/{table}/_delta_log"
 
 
-def copy_of(line: Line) -> Path:
+def copy_of(line: PowerLossPipeline) -> Path:
     (path,) = log_of(line).glob("*.checkpoint.parquet")
     return path
 
 
-def payments(line: Line, found: Checkpoint) -> int:
+def payments(line: PowerLossPipeline, found: Checkpoint) -> int:
     """Of ann, by the product's reader."""
     rows = read_state(str(line.root), found.plan.schemas["accounts"], line.handle(found), found.now)
     return sum(row["payments"] for row in rows.to_pylist() if row["account"] == "ann")
 
 
-def goes_on(line: Line) -> None:
+def goes_on(line: PowerLossPipeline) -> None:
     """A checkpoint, a sweep and a compaction, as if nothing had been; then any reader of Delta opens the table."""
     line.checkpoint("ann")
     line.sweep(Retention.keep_last(2))
@@ -79,7 +79,7 @@ def goes_on(line: Line) -> None:
 
 
 @torn
-def test_a_hint_without_a_whole_log_checkpoint_is_no_hint(line: Line, tear: Tear) -> None:
+def test_a_hint_without_a_whole_log_checkpoint_is_no_hint(line: PowerLossPipeline, tear: Tear) -> None:
     tear(copy_of(line))
     newest = next(line.coordinator.checkpoints())
     with pytest.raises(Exception, match="Kernel error"):
@@ -89,13 +89,13 @@ def test_a_hint_without_a_whole_log_checkpoint_is_no_hint(line: Line, tear: Tear
 
 
 @torn
-def test_a_torn_hint_is_no_hint(line: Line, tear: Tear) -> None:
+def test_a_torn_hint_is_no_hint(line: PowerLossPipeline, tear: Tear) -> None:
     tear(log_of(line) / "_last_checkpoint")
     goes_on(line)
 
 
 @torn
-def test_a_torn_commit_of_a_killed_attempt_stands_in_nobodys_way(line: Line, tear: Tear) -> None:
+def test_a_torn_commit_of_a_killed_attempt_stands_in_nobodys_way(line: PowerLossPipeline, tear: Tear) -> None:
     line.pay("ann")
     line.killed(("runs.accounts", "after"))
     line.killed(("runs.accounts", "after"))
@@ -106,7 +106,7 @@ def test_a_torn_commit_of_a_killed_attempt_stands_in_nobodys_way(line: Line, tea
 
 @torn
 def test_a_copy_of_a_torn_commit_goes_with_it(tmp_path: Path, tear: Tear) -> None:
-    line = Line(tmp_path, "a")
+    line = PowerLossPipeline(tmp_path, "a")
     for _ in range(INTERVAL - 1):
         line.checkpoint("ann")
     line.pay("ann")
@@ -120,7 +120,7 @@ def test_a_copy_of_a_torn_commit_goes_with_it(tmp_path: Path, tear: Tear) -> Non
 
 @torn
 def test_a_table_whose_first_commit_is_torn_begins_again(tmp_path: Path, tear: Tear) -> None:
-    line = Line(tmp_path, "a")
+    line = PowerLossPipeline(tmp_path, "a")
     line.pay("ann", "bob")
     line.killed(("runs.accounts", "after"))
     line.killed(("runs.accounts", "after"))
@@ -129,7 +129,7 @@ def test_a_table_whose_first_commit_is_torn_begins_again(tmp_path: Path, tear: T
     goes_on(line)
 
 
-def test_what_was_set_aside_goes_with_the_log(line: Line) -> None:
+def test_what_was_set_aside_goes_with_the_log(line: PowerLossPipeline) -> None:
     line.pay("ann")
     line.killed(("runs.accounts", "after"))
     newest = log_of(line) / f"{INTERVAL + 1:020d}.json"
@@ -144,7 +144,7 @@ def test_what_was_set_aside_goes_with_the_log(line: Line) -> None:
     assert list(log_of(line).glob("*.torn")) == []
 
 
-def test_whole_commits_of_others_are_left_alone(line: Line) -> None:
+def test_whole_commits_of_others_are_left_alone(line: PowerLossPipeline) -> None:
     line.pay("ann")
     line.killed(("runs.accounts", "after"))
     before = {p.name: p.read_bytes() for p in log_of(line).iterdir()}
@@ -153,7 +153,7 @@ def test_whole_commits_of_others_are_left_alone(line: Line) -> None:
     assert {p.name: p.read_bytes() for p in log_of(line).iterdir()} == before
 
 
-def test_a_trimmed_log_is_not_taken_for_a_torn_one(line: Line) -> None:
+def test_a_trimmed_log_is_not_taken_for_a_torn_one(line: PowerLossPipeline) -> None:
     line.sweep(Retention.keep_last(1))
     before = {p.name: p.read_bytes() for p in log_of(line).iterdir()}
     assert f"{0:020d}.json" not in before
@@ -162,7 +162,7 @@ def test_a_trimmed_log_is_not_taken_for_a_torn_one(line: Line) -> None:
     assert {p.name: p.read_bytes() for p in log_of(line).iterdir()} == before
 
 
-def test_a_torn_commit_that_is_needed_is_named_and_not_touched(line: Line) -> None:
+def test_a_torn_commit_that_is_needed_is_named_and_not_touched(line: PowerLossPipeline) -> None:
     needed = log_of(line) / f"{INTERVAL:020d}.json"
     TEARS["half"](needed)
     held = needed.read_bytes()
@@ -189,7 +189,7 @@ def fsynced(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[Path]:
     return paths
 
 
-def test_every_commit_that_ours_builds_on_is_fsynced(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_commit_that_ours_builds_on_is_fsynced(line: PowerLossPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     line.pay("ann")
     for _ in range(2):
         line.killed(("runs.accounts", "after"))
@@ -205,7 +205,9 @@ def test_every_commit_that_ours_builds_on_is_fsynced(line: Line, monkeypatch: py
     assert paths.index(log_of(line)) > max(paths.index(p) for p in paths if p.parent == log_of(line))
 
 
-def test_a_log_is_durable_before_its_commits_are_deleted(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_durable_before_its_commits_are_deleted(
+    line: PowerLossPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = list[str]()
     delete = LocalTableFiles.delete
 
@@ -227,7 +229,7 @@ def test_a_log_is_durable_before_its_commits_are_deleted(line: Line, monkeypatch
 
 
 @torn
-def test_a_torn_log_checkpoint_is_written_again_before_commits_are_deleted(line: Line, tear: Tear) -> None:
+def test_a_torn_log_checkpoint_is_written_again_before_commits_are_deleted(line: PowerLossPipeline, tear: Tear) -> None:
     tear(copy_of(line))
     line.sweep(Retention.keep_last(1))
     assert not (log_of(line) / f"{0:020d}.json").exists()
@@ -236,8 +238,8 @@ def test_a_torn_log_checkpoint_is_written_again_before_commits_are_deleted(line:
     goes_on(line)
 
 
-def test_a_log_checkpoint_that_says_something_else_is_written_again(line: Line, tmp_path: Path) -> None:
-    other = Line(tmp_path / "other", "b")
+def test_a_log_checkpoint_that_says_something_else_is_written_again(line: PowerLossPipeline, tmp_path: Path) -> None:
+    other = PowerLossPipeline(tmp_path / "other", "b")
     for _ in range(INTERVAL):
         other.checkpoint("eve")
     shutil.copy(copy_of(other), copy_of(line))
@@ -246,7 +248,7 @@ def test_a_log_checkpoint_that_says_something_else_is_written_again(line: Line, 
     assert payments(line, next(line.coordinator.checkpoints())) == INTERVAL + 1
 
 
-def test_no_hint_names_what_a_sweep_deletes(line: Line) -> None:
+def test_no_hint_names_what_a_sweep_deletes(line: PowerLossPipeline) -> None:
     LocalTableFiles(str(line.root)).ensure_log_checkpoint("shelf/state/accounts/t1-1/runs", INTERVAL)
     hint = log_of(line) / "_last_checkpoint"
     older = hint.read_bytes()
@@ -260,7 +262,7 @@ def test_no_hint_names_what_a_sweep_deletes(line: Line) -> None:
     goes_on(line)
 
 
-def test_commits_that_came_back_below_a_trimmed_log_stop_nothing(line: Line) -> None:
+def test_commits_that_came_back_below_a_trimmed_log_stop_nothing(line: PowerLossPipeline) -> None:
     back = log_of(line) / f"{0:020d}.json"
     held = back.read_bytes()
     line.sweep(Retention.keep_last(1))
@@ -271,7 +273,7 @@ def test_commits_that_came_back_below_a_trimmed_log_stop_nothing(line: Line) -> 
 # Readers compare a segment with the version that they open.
 
 
-def lost_removal(line: Line) -> Checkpoint:
+def lost_removal(line: PowerLossPipeline) -> Checkpoint:
     """A checkpoint below which a commit has lost its `remove`: rows of a killed attempt are back."""
     line.pay("ann")
     for _ in range(2):
@@ -287,20 +289,20 @@ def lost_removal(line: Line) -> Checkpoint:
     return done
 
 
-def by_spark(line: Line) -> SparkWarehouse:
+def by_spark(line: PowerLossPipeline) -> SparkWarehouse:
     """As Spark reads; the files are compared before it is asked for anything."""
     no_session: Any = None
     return SparkWarehouse(session=no_session, root=str(line.root), files_of=line.tables.files_of)
 
 
-def as_sink(line: Line, found: Checkpoint) -> SinkTable:
+def as_sink(line: PowerLossPipeline, found: Checkpoint) -> SinkTable:
     """The table as if it were a sink's."""
     handle = line.handle(found)
     columns = (("account", "STRING"),)
     return SinkTable(name="told", kind="delta", path=handle.segments[-1].path, columns=columns, handle=handle)
 
 
-READERS: dict[str, Callable[[Line, Checkpoint], object]] = {
+READERS: dict[str, Callable[[PowerLossPipeline, Checkpoint], object]] = {
     "the port": lambda line, c: line.tables.files_of(line.handle(c).segments[-1]),
     "the port's live files": lambda line, c: line.tables.live_files(line.handle(c).segments[-1]),
     "Spark": lambda line, c: resolved(by_spark(line), c.plan.schemas["accounts"], line.handle(c), c.now),
@@ -317,7 +319,7 @@ READERS: dict[str, Callable[[Line, Checkpoint], object]] = {
 
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_a_lost_removal_is_an_error_that_names_the_file(
-    line: Line, reader: Callable[[Line, Checkpoint], object]
+    line: PowerLossPipeline, reader: Callable[[PowerLossPipeline, Checkpoint], object]
 ) -> None:
     done = lost_removal(line)
     version = line.handle(done).segments[-1].version
@@ -326,8 +328,8 @@ def test_a_lost_removal_is_an_error_that_names_the_file(
 
 
 @pytest.fixture(params=["memory", "delta"])
-def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
-    return MemoryDriver() if request.param == "memory" else DeltaDriver(tmp_path)
+def driver(request: pytest.FixtureRequest, tmp_path: Path) -> TablesDriver:
+    return MemoryTablesDriver() if request.param == "memory" else DeltaTablesDriver(tmp_path)
 
 
 class Change(TypedDict, total=False):
@@ -339,7 +341,7 @@ class Change(TypedDict, total=False):
 
 
 @pytest.mark.parametrize("change", [{"rows": 4}, {"bytes": 1}, {"files": 2}], ids=lambda c: next(iter(c)))
-def test_files_are_handed_out_only_as_they_were_committed(driver: Driver, change: Change) -> None:
+def test_files_are_handed_out_only_as_they_were_committed(driver: TablesDriver, change: Change) -> None:
     made: Segment = driver.tables.commit(request(driver.write(1, 1), 1), Fence()).segment
     assert len(driver.tables.files_of(made)) == 1
     with pytest.raises(StoreError, match="differs from its commit"):
@@ -348,7 +350,7 @@ def test_files_are_handed_out_only_as_they_were_committed(driver: Driver, change
 
 
 @torn
-def test_a_torn_commit_of_a_killed_compaction_stops_no_sweep(line: Line, tear: Tear) -> None:
+def test_a_torn_commit_of_a_killed_compaction_stops_no_sweep(line: PowerLossPipeline, tear: Tear) -> None:
     line.compacted()
     line.checkpoint("ann")
     line.compacted()  # whose record is lost with the power

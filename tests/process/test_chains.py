@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.process.chains import DAY, Oracle, parcels, pipeline
-from tests.process.twins import SparkWorld, World
+from tests.support.chained_processes import DAY, ChainOracle, parcels, pipeline
+from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark.model.kinds.first import First
 from tidemark.model.kinds.latest import Latest
 
@@ -23,8 +23,8 @@ def test_spark_folds_a_chain_as_its_twin_and_as_plain_lists(spark: SparkSession,
     print(f"TIDEMARK_SEED={seed}")
     chance = random.Random(seed)
     for case in range(CASES):
-        world, twin = World(pipeline()), SparkWorld(pipeline(), spark=spark, root=tmp_path / str(case))
-        oracle = Oracle(partitions=2)
+        world, twin = TwinPipeline(pipeline()), SparkPipeline(pipeline(), spark=spark, root=tmp_path / str(case))
+        oracle = ChainOracle(partitions=2)
         for width in (4, 6):
             records = parcels(chance, 3, width)
             oracle.checkpoint(records)

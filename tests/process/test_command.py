@@ -6,8 +6,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import tidemark
-from tests.cli.command import Command
-from tests.kafka.topics import Sent, Topics
+from tests.support.cli import Command
+from tests.support.kafka import Sent, Topics
 from tidemark.settings import load_settings
 
 DECLARATION = Path(__file__).parent / "pipelines" / "walk.py"

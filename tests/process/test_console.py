@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_line import DiskLine
+from tests.support.disk import DiskPipeline
 from tidemark import ConsoleSink, KafkaSource, Pipeline, Process, formats, state
 from tidemark.context import Context
 from tidemark.model.checkpoint.codec import body_of
@@ -15,7 +15,7 @@ from tidemark.settings import load_settings
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line of a log."""
 
     text: str
@@ -35,7 +35,7 @@ class Seen(state.Keyed):
     times: int = state.value(0)
 
 
-def repeats(text: str, lines: Iterator[Line], seen: Seen) -> Iterator[Repeat]:
+def repeats(text: str, lines: Iterator[LogLine], seen: Seen) -> Iterator[Repeat]:
     """From the second time on."""
     for _ in lines:
         seen.times += 1
@@ -45,7 +45,7 @@ def repeats(text: str, lines: Iterator[Line], seen: Seen) -> Iterator[Repeat]:
 
 PIPELINE = Pipeline(
     name="log",
-    source=KafkaSource("lines", Line, format=formats.Text()),
+    source=KafkaSource("lines", LogLine, format=formats.Text()),
     operators=[
         Process("repeats", key_by="text", state=Seen, function=repeats, emits=Repeat, sink=ConsoleSink("repeats"))
     ],
@@ -54,7 +54,7 @@ PIPELINE = Pipeline(
 
 
 def test_rows_of_completed_checkpoints_are_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = DiskLine(tmp_path / "w", PIPELINE, "lines")
+    line = DiskPipeline(tmp_path / "w", PIPELINE, "lines")
     context = Context(load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w")))
     line.send([(0, "größer".encode(), 0), (0, b"b", 0), (0, "größer".encode(), 0), (0, b"\xff", 0)])
     done = line.checkpoint()
@@ -74,7 +74,7 @@ def test_a_restore_prints_only_what_no_timeline_has_printed(tmp_path: Path, caps
     from tidemark.coordinator.plans.restore_point import Beginning
     from tidemark.coordinator.recovery.restore import Recovery
 
-    line = DiskLine(tmp_path / "w", PIPELINE, "lines")
+    line = DiskPipeline(tmp_path / "w", PIPELINE, "lines")
     context = Context(load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w")))
     for word in (b"a", b"a"):
         line.send([(0, word, 0)])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.cli.disk_line import DiskLine
-from tests.kafka.topics import Topics
+from tests.support.disk import DiskPipeline
+from tests.support.kafka import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
 from tidemark.errors import BrokerError
@@ -55,10 +55,10 @@ def alert(who: str, ticks: Iterator[Tick], last: Last) -> Iterator[Alert]:
 
 
 @dataclass
-class House:
+class DeliveringPipeline:
     """A pipeline whose checkpoints are made without Spark, and the real delivery."""
 
-    line: DiskLine
+    line: DiskPipeline
     context: Context
     broker: str
     topic: str
@@ -85,7 +85,7 @@ class House:
 
 
 @pytest.fixture
-def house(broker: str, topics: Topics, tmp_path: Path) -> House:
+def delivering(broker: str, topics: Topics, tmp_path: Path) -> DeliveringPipeline:
     """A pipeline over a log in memory, with a sink in a real topic."""
     topic = topics.make(partitions=1)
     process = Process(
@@ -98,26 +98,26 @@ def house(broker: str, topics: Topics, tmp_path: Path) -> House:
     )
     pipeline = Pipeline(name="ticks", source=KafkaSource("ticks", Tick), operators=[process])
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap=broker)
-    line = DiskLine(tmp_path / "w", pipeline, "ticks", sender=Context(settings).sender)
+    line = DiskPipeline(tmp_path / "w", pipeline, "ticks", sender=Context(settings).sender)
     line.log.create(topic)
-    return House(line, Context(settings), broker, topic)
+    return DeliveringPipeline(line, Context(settings), broker, topic)
 
 
 @pytest.fixture
-def sending(house: House) -> House:
+def sending(delivering: DeliveringPipeline) -> DeliveringPipeline:
     """The same, but attempts send themselves."""
-    (process,) = house.line.pipeline.operators
+    (process,) = delivering.line.pipeline.operators
     assert isinstance(process, Process)
-    sink = KafkaSink("alerts", house.topic, key_by="who", guarantee="at_least_once")
-    house.line.pipeline = replace(house.line.pipeline, operators=[replace(process, sink=sink)])
-    return house
+    sink = KafkaSink("alerts", delivering.topic, key_by="who", guarantee="at_least_once")
+    delivering.line.pipeline = replace(delivering.line.pipeline, operators=[replace(process, sink=sink)])
+    return delivering
 
 
-def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> None:
-    house.checkpoint(("a", 1), ("b", 2))
-    assert sinks.deliver(house.context, "ticks") == 4
-    assert sinks.deliver(house.context, "ticks") == 0
-    arrived = house.arrived()
+def test_emitted_records_arrive_once_in_order_with_their_ids(delivering: DeliveringPipeline) -> None:
+    delivering.checkpoint(("a", 1), ("b", 2))
+    assert sinks.deliver(delivering.context, "ticks") == 4
+    assert sinks.deliver(delivering.context, "ticks") == 0
+    arrived = delivering.arrived()
     assert [(key, value["n"], id_) for key, value, id_ in arrived] == [
         (b"a", 1, "ticks/t1/chk-1/alerts/ticks-0-0-0"),
         (b"a", None, "ticks/t1/chk-1/alerts/ticks-0-0-1"),
@@ -127,44 +127,44 @@ def test_emitted_records_arrive_once_in_order_with_their_ids(house: House) -> No
     assert arrived[2][1]["at"] == DAY + timedelta(days=2)
 
 
-def test_what_a_crash_left_behind_is_sent_first_and_in_order(house: House) -> None:
-    house.checkpoint(("a", 1))
-    house.checkpoint()
-    house.checkpoint(("a", 2))
-    assert sinks.deliver(house.context, "ticks") == 4
-    house.checkpoint(("a", 3))
-    assert sinks.deliver(house.context, "ticks") == 2
-    assert [value["n"] for _, value, _ in house.arrived() if value["n"]] == [1, 2, 3]
+def test_what_a_crash_left_behind_is_sent_first_and_in_order(delivering: DeliveringPipeline) -> None:
+    delivering.checkpoint(("a", 1))
+    delivering.checkpoint()
+    delivering.checkpoint(("a", 2))
+    assert sinks.deliver(delivering.context, "ticks") == 4
+    delivering.checkpoint(("a", 3))
+    assert sinks.deliver(delivering.context, "ticks") == 2
+    assert [value["n"] for _, value, _ in delivering.arrived() if value["n"]] == [1, 2, 3]
 
 
 def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    delivering: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.checkpoint(("a", 1))
+    delivering.checkpoint(("a", 1))
     with monkeypatch.context() as patch:
         patch.setattr("tidemark.operations.sinks.delivered", _killed)
         with pytest.raises(KeyboardInterrupt):
-            sinks.deliver(house.context, "ticks")
-    assert sinks.deliver(house.context, "ticks") == 2
-    ids = [id_ for *_, id_ in house.arrived()]
+            sinks.deliver(delivering.context, "ticks")
+    assert sinks.deliver(delivering.context, "ticks") == 2
+    ids = [id_ for *_, id_ in delivering.arrived()]
     assert len(ids) == 4 and len(set(ids)) == 2
 
 
 def test_a_failure_to_send_leaves_the_checkpoint_and_is_repaired_later(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    delivering: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidemark.kafka.producer.STALL", 1.0)
-    house.checkpoint(("a", 1))
+    delivering.checkpoint(("a", 1))
     nobody = replace(
-        house, context=Context(house.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
+        delivering, context=Context(delivering.context.settings.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     )
     assert sinks.deliver(nobody.context, "ticks") == 0
     monkeypatch.undo()
-    assert reads.get_checkpoint(house.context, "ticks").id == 1
-    assert sinks.deliver(house.context, "ticks") == 2
+    assert reads.get_checkpoint(delivering.context, "ticks").id == 1
+    assert sinks.deliver(delivering.context, "ticks") == 2
 
 
-def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -> None:
+def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: DeliveringPipeline) -> None:
     sending.checkpoint(("a", 1), ("b", 2))
     assert sinks.deliver(sending.context, "ticks") == 0, "nothing is left for afterwards"
     arrived = sending.arrived()
@@ -179,7 +179,7 @@ def test_an_attempt_sends_the_same_records_before_it_is_sealed(sending: House) -
 
 
 def test_a_broker_that_is_down_fails_an_attempt_that_sends_and_the_state_stays(
-    sending: House, monkeypatch: pytest.MonkeyPatch
+    sending: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending.checkpoint(("a", 1))
     real = sending.line.sender

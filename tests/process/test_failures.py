@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.errors import DeadLettersExceededError, ProcessFunctionError, StateOverflowError
@@ -87,7 +87,7 @@ def large(who: str, steps: Iterator[Step], memory: Memory) -> None:
     list(steps)
 
 
-def house(function: Callable[..., Any], **options: Any) -> Pipeline:
+def pipeline_of(function: Callable[..., Any], **options: Any) -> Pipeline:
     """A pipeline of one operator with a sink, and a fold behind it."""
     process = Process(
         "walk",
@@ -123,7 +123,7 @@ RAISED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
 @pytest.mark.parametrize("case", RAISED)
 def test_what_a_function_does_wrong_fails_the_checkpoint_by_key(case: str) -> None:
     function, kind, words = RAISED[case]
-    world = World(house(function), partitions=1)
+    world = TwinPipeline(pipeline_of(function), partitions=1)
     with pytest.raises(kind) as failed:
         world.checkpoint([Step("a", n) for n in (1, 2, 3, 13)])
     assert words in str(failed.value)
@@ -134,7 +134,7 @@ def test_what_a_function_does_wrong_fails_the_checkpoint_by_key(case: str) -> No
 
 
 def test_an_exception_names_key_position_and_line_and_carries_its_traceback() -> None:
-    world = World(house(fails_on_thirteen), partitions=1)
+    world = TwinPipeline(pipeline_of(fails_on_thirteen), partitions=1)
     with pytest.raises(ProcessFunctionError) as failed:
         world.checkpoint(STEPS)
     error = failed.value
@@ -146,7 +146,7 @@ def test_an_exception_names_key_position_and_line_and_carries_its_traceback() ->
 
 
 def test_a_record_that_fails_is_a_dead_letter_and_leaves_no_trace() -> None:
-    world = World(house(fails_on_thirteen, on_error="dead_letter"), partitions=1)
+    world = TwinPipeline(pipeline_of(fails_on_thirteen, on_error="dead_letter"), partitions=1)
     done = world.checkpoint(STEPS)
     assert [(r["who"], r["n"]) for r in world.state("walk", done)] == [("a", 2), ("b", 1)]
     assert [r["n"] for r in world.emitted("walk", done)] == [1, 2, 5]
@@ -162,7 +162,9 @@ def test_a_record_that_fails_is_a_dead_letter_and_leaves_no_trace() -> None:
 
 
 def test_too_many_failures_of_a_function_stop_the_checkpoint() -> None:
-    world = World(replace(house(fails_on_thirteen, on_error="dead_letter"), max_dead_letters=0.3), partitions=1)
+    world = TwinPipeline(
+        replace(pipeline_of(fails_on_thirteen, on_error="dead_letter"), max_dead_letters=0.3), partitions=1
+    )
     with pytest.raises(DeadLettersExceededError, match="walk: 2 of 5 records"):
         world.checkpoint(STEPS)
 
@@ -171,7 +173,10 @@ def test_spark_says_the_same(spark: SparkSession, tmp_path: Path) -> None:
     for case in ("an exception", "a list beyond its limit"):
         function, kind, _ = RAISED[case]
         said = []
-        for world in (World(house(function)), SparkWorld(house(function), spark=spark, root=tmp_path / case[:6])):
+        for world in (
+            TwinPipeline(pipeline_of(function)),
+            SparkPipeline(pipeline_of(function), spark=spark, root=tmp_path / case[:6]),
+        ):
             with pytest.raises(kind) as failed:
                 world.checkpoint([Step("a", n) for n in (1, 2, 3, 13)])
             said.append((str(failed.value), vars(failed.value)))

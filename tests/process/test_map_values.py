@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark import KafkaSource, Pipeline, Process, state
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass
-class Line:
+class SoldLine:
     """An entry; the dicts that it may not hold are a list of pairs."""
 
     sold: int
@@ -49,7 +49,7 @@ class Stock(state.Keyed):
     numbers: dict[str, list[int]] = state.map()
     times: dict[int, list[datetime]] = state.map()
     pieces: dict[str, list[Piece]] = state.map()
-    lines: dict[str, Line] = state.map()
+    lines: dict[str, SoldLine] = state.map()
     maybe: dict[str, int | None] = state.map()
 
 
@@ -59,7 +59,7 @@ def count(shop: str, sales: Iterator[Sale], stock: Stock) -> None:
         stock.numbers.setdefault(sale.article, []).append(sale.pieces)
         stock.times[sale.pieces] = [*stock.times.get(sale.pieces, []), sale.at]
         stock.maybe[sale.article] = None if sale.pieces == 2 else sale.pieces
-        line = stock.lines.get(sale.article) or Line(0, None, [], [])
+        line = stock.lines.get(sale.article) or SoldLine(0, None, [], [])
         line.sold, line.last = line.sold + sale.pieces, sale.at
         line.numbers.append(sale.pieces)
         line.pieces.append(Piece(sale.pieces, Decimal(sale.pieces) / 4 if sale.pieces % 2 else None))
@@ -94,7 +94,10 @@ def expected() -> dict[str, dict[Any, Any]]:
 
 
 def test_a_map_of_lists_and_dataclasses_is_kept_exactly(spark: SparkSession, tmp_path: Path) -> None:
-    world, twin = World(PIPELINE, partitions=1), SparkWorld(PIPELINE, partitions=1, spark=spark, root=tmp_path)
+    world, twin = (
+        TwinPipeline(PIPELINE, partitions=1),
+        SparkPipeline(PIPELINE, partitions=1, spark=spark, root=tmp_path),
+    )
     for batch in BATCHES:
         one, other = world.checkpoint(batch), twin.checkpoint(batch)
     (row,), (by_spark,) = world.state("stock", one), twin.state("stock", other)
@@ -110,4 +113,4 @@ def _plain(value: Any) -> Any:
         return {key: _plain(v) for key, v in value.items()}
     if isinstance(value, list):
         return list(map(_plain, value))
-    return {name: _plain(v) for name, v in vars(value).items()} if isinstance(value, Line | Piece) else value
+    return {name: _plain(v) for name, v in vars(value).items()} if isinstance(value, SoldLine | Piece) else value

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.process.model import TTL, Model, Rules
+from tests.process.value_model import TTL, Model, Rules
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.model.portable_sql.dialects import DUCKDB_MACROS
 from tidemark.model.schema.operator_schema import run_columns

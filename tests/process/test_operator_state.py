@@ -12,8 +12,8 @@ from typing import Annotated
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.lists import PIPELINE, Oracle, Order, orders, told
-from tests.process.twins import SparkWorld, World
+from tests.support.operator_lists import PIPELINE, OperatorListOracle, Order, orders, told
+from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint import codec
@@ -26,8 +26,11 @@ def test_spark_the_memory_twin_and_plain_lists_agree_while_tasks_come_and_go(
 ) -> None:
     seed = int(os.environ.get("TIDEMARK_SEED", "0")) or random.randrange(2**32)
     print(f"TIDEMARK_SEED={seed}")
-    chance, oracle = random.Random(seed), Oracle()
-    world, twin = World(PIPELINE, partitions=1), SparkWorld(PIPELINE, partitions=1, spark=spark, root=tmp_path)
+    chance, oracle = random.Random(seed), OperatorListOracle()
+    world, twin = (
+        TwinPipeline(PIPELINE, partitions=1),
+        SparkPipeline(PIPELINE, partitions=1, spark=spark, root=tmp_path),
+    )
     for tasks, n in ((1, 30), (3, 30), (2, 0), (2, 30), (5, 2)):
         world.parallelism = twin.parallelism = tasks
         records = orders(chance, n)
@@ -40,7 +43,7 @@ def test_spark_the_memory_twin_and_plain_lists_agree_while_tasks_come_and_go(
 
 
 def test_from_one_to_three_to_two_tasks_every_element_stays(spark: SparkSession, tmp_path: Path) -> None:
-    world = SparkWorld(PIPELINE, partitions=1, spark=spark, root=tmp_path)
+    world = SparkPipeline(PIPELINE, partitions=1, spark=spark, root=tmp_path)
     rules = [f"r{n}" for n in range(5)]
     first = [Order("a", "append", "rules", r) for r in rules]
     first += [Order("b", "append", "samples", f"s{n}") for n in range(7)]
@@ -98,7 +101,7 @@ POINTS = Pipeline(
 
 
 def test_elements_come_back_as_the_instances_that_they_were(spark: SparkSession, tmp_path: Path) -> None:
-    world = SparkWorld(POINTS, partitions=1, spark=spark, root=tmp_path, parallelism=2)
+    world = SparkPipeline(POINTS, partitions=1, spark=spark, root=tmp_path, parallelism=2)
     for what in ("ü", ""):
         made = world.checkpoint([Order(k, "", "", what) for k in "abc"])
     (points,) = made.operator_states["p"].lists
@@ -116,9 +119,9 @@ def test_elements_come_back_as_the_instances_that_they_were(spark: SparkSession,
 def test_too_much_is_refused_with_operator_and_list_and_nothing_is_published(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    world = World(PIPELINE, partitions=1)
+    world = TwinPipeline(PIPELINE, partitions=1)
     if engine == "spark":
-        world = SparkWorld(PIPELINE, partitions=1, spark=request.getfixturevalue("spark"), root=tmp_path)
+        world = SparkPipeline(PIPELINE, partitions=1, spark=request.getfixturevalue("spark"), root=tmp_path)
     world.parallelism = 2
     good = world.checkpoint([Order("a", "append", "rules", "x")])
     # Each task holds less than the bound; together it is too much.
@@ -129,7 +132,7 @@ def test_too_much_is_refused_with_operator_and_list_and_nothing_is_published(
 
 
 def test_one_task_is_refused_as_soon_as_it_holds_too_much() -> None:
-    world = World(PIPELINE, partitions=1)
+    world = TwinPipeline(PIPELINE, partitions=1)
     with pytest.raises(StateOverflowError, match="o: operator state rules: ") as caught:
         world.checkpoint([Order("a", "append", "rules", "x" * 1_000)] * 100)
     assert "keep fewer" in caught.value.next
@@ -140,5 +143,5 @@ def test_without_operator_state_nothing_of_it_is_written() -> None:
         count.n += len(list(orders))
 
     operator = Process("p", key_by="key", state=Count, function=plain)
-    made = World(replace(POINTS, operators=[operator]), partitions=1).checkpoint([Order("a", "", "", "")])
+    made = TwinPipeline(replace(POINTS, operators=[operator]), partitions=1).checkpoint([Order("a", "", "", "")])
     assert "operator_state" not in str(codec.to_json(made))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.process.cases import PIPELINE, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.visits import PIPELINE, visits
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
@@ -28,7 +28,7 @@ def test_spark_the_memory_twin_and_duckdb_agree_on_what_was_patched(spark: Spark
     seed = int(os.environ.get("TIDEMARK_SEED", "0")) or random.randrange(2**32)
     print(f"TIDEMARK_SEED={seed}")
     chance = random.Random(seed)
-    world, twin = World(PIPELINE), SparkWorld(PIPELINE, spark=spark, root=tmp_path / "warehouse")
+    world, twin = TwinPipeline(PIPELINE), SparkPipeline(PIPELINE, spark=spark, root=tmp_path / "warehouse")
     for _ in range(2):
         records = visits(chance, 40)
         one, other = world.checkpoint(records), twin.checkpoint(records)
@@ -48,7 +48,7 @@ def test_spark_the_memory_twin_and_duckdb_agree_on_what_was_patched(spark: Spark
         assert twin.state(uid, other) == world.state(uid, one), f"{uid}, read on"
 
 
-def _given(twin: SparkWorld, checkpoint: Checkpoint, uid: str, folder: Path, chance: random.Random) -> GivenPatch:
+def _given(twin: SparkPipeline, checkpoint: Checkpoint, uid: str, folder: Path, chance: random.Random) -> GivenPatch:
     """Keys get the whole state of other keys, one of them is new; and some are deleted."""
     schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
     keys = [k.name for k in schema.keys]
@@ -79,7 +79,7 @@ def _given(twin: SparkWorld, checkpoint: Checkpoint, uid: str, folder: Path, cha
 
 
 def _patched(
-    world: World, twin: SparkWorld, sources: tuple[Checkpoint, Checkpoint], given: dict[str, GivenPatch]
+    world: TwinPipeline, twin: SparkPipeline, sources: tuple[Checkpoint, Checkpoint], given: dict[str, GivenPatch]
 ) -> tuple[Checkpoint, Checkpoint]:
     """The same patch in both: rows are made by DuckDB over what Spark wrote."""
 

@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from tests.cli.disk_context import DiskContext
-from tests.cli.disk_line import DiskLine
 from tests.process.test_deliveries import Last, Tick
-from tests.process.test_sending import World, ticks
+from tests.process.test_sending import SendingPipeline, ticks
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
 from tidemark.cli.main import app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
@@ -50,14 +50,14 @@ def noted(who: str, given: Iterator[Tick], last: Last) -> Iterator[Note]:
         yield Note(who, SECRET * tick.n)
 
 
-def noting(root: Path, topics: Mapping[str, str]) -> DiskLine:
+def noting(root: Path, topics: Mapping[str, str]) -> DiskPipeline:
     """A line whose processes send one record each per record; the topic by the name of process and sink."""
     operators = [
         Process(name, key_by="who", state=Last, function=noted, emits=Note, sink=KafkaSink(name, topic))
         for name, topic in topics.items()
     ]
     pipeline = Pipeline(name="notes", source=KafkaSource("ticks", Tick), operators=operators)
-    line = DiskLine(root, pipeline, "ticks", partitions=1)
+    line = DiskPipeline(root, pipeline, "ticks", partitions=1)
     for topic in topics.values():
         line.log.create(topic)
     return line
@@ -85,10 +85,10 @@ class Broker(MemorySender):
 
 
 @dataclass
-class House:
+class RefusingPipeline:
     """A pipeline with two Kafka sinks, `a` and `b`, to topics of the same names."""
 
-    line: DiskLine
+    line: DiskPipeline
     context: DiskContext
     broker: Broker
 
@@ -110,185 +110,193 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def refusing(tmp_path: Path) -> RefusingPipeline:
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(tmp_path / "w"), kafka_bootstrap="127.0.0.1:1")
     line = noting(tmp_path / "w", {"a": "a", "b": "b"})
     context, broker = DiskContext(line, settings), Broker()
     context.outbox = broker
-    return House(line, context, broker)
+    return RefusingPipeline(line, context, broker)
 
 
-def test_a_sink_that_cannot_be_sent_to_stops_no_other(house: House) -> None:
-    house.broker.missing.add("a")
+def test_a_sink_that_cannot_be_sent_to_stops_no_other(refusing: RefusingPipeline) -> None:
+    refusing.broker.missing.add("a")
     for size in (1, 2, 3):
-        house.checkpoint(size)
+        refusing.checkpoint(size)
         with capture_logs() as logged:
-            assert house.deliver() == 1
+            assert refusing.deliver() == 1
         (told,) = [e for e in logged if e["event"] == "records_not_delivered"]
         assert (told["pipeline"], told["sink"], told["topic"], told["checkpoint"]) == ("notes", "a", "a", "chk-1")
         assert "topic a" in told["why"] and told["next"]
-    assert house.broker.ids("b") == [house.id(n, n - 1, "b") for n in (1, 2, 3)]
-    assert house.broker.ids("a") == []
-    house.broker.missing.clear()
-    assert house.deliver() == 3
-    assert house.broker.ids("a") == [house.id(n, n - 1) for n in (1, 2, 3)], "oldest first"
-    assert house.deliver() == 0
+    assert refusing.broker.ids("b") == [refusing.id(n, n - 1, "b") for n in (1, 2, 3)]
+    assert refusing.broker.ids("a") == []
+    refusing.broker.missing.clear()
+    assert refusing.deliver() == 3
+    assert refusing.broker.ids("a") == [refusing.id(n, n - 1) for n in (1, 2, 3)], "oldest first"
+    assert refusing.deliver() == 0
 
 
-def test_a_foreign_exception_raises_nothing_and_is_kept_in_three_lines(house: House) -> None:
-    house.broker.raises["a"] = ValueError("no such codec")
-    house.checkpoint(1)
-    assert house.deliver() == 1
-    told = house.backlog("a")["failure"]
+def test_a_foreign_exception_raises_nothing_and_is_kept_in_three_lines(refusing: RefusingPipeline) -> None:
+    refusing.broker.raises["a"] = ValueError("no such codec")
+    refusing.checkpoint(1)
+    assert refusing.deliver() == 1
+    told = refusing.backlog("a")["failure"]
     assert isinstance(told, dict)
     assert "ValueError: no such codec" in told["what"] and told["next"] and told["record"] is None
-    assert house.broker.ids("b") == [house.id(1, 0, "b")]
+    assert refusing.broker.ids("b") == [refusing.id(1, 0, "b")]
 
 
-def test_a_store_that_cannot_be_read_raises_nothing_behind_the_manifest(house: House) -> None:
-    house.checkpoint(1)
-    (manifest,) = (house.line.root / "notes" / "timelines" / "t1").glob("*.json")
+def test_a_store_that_cannot_be_read_raises_nothing_behind_the_manifest(refusing: RefusingPipeline) -> None:
+    refusing.checkpoint(1)
+    (manifest,) = (refusing.line.root / "notes" / "timelines" / "t1").glob("*.json")
     manifest.write_bytes(b"{}")
     with capture_logs() as logged:
-        assert house.deliver() == 0
+        assert refusing.deliver() == 0
     assert [e["event"] for e in logged] == ["records_not_delivered"]
 
 
-def test_a_restore_in_between_stops_what_is_left_to_send(house: House) -> None:
-    house.checkpoint(1)
-    house.checkpoint(2)
-    house.broker.before = dict.fromkeys("ab", lambda: _restore(house))
-    assert house.deliver() == 1
-    arrived = [*house.broker.ids("a"), *house.broker.ids("b")]
+def test_a_restore_in_between_stops_what_is_left_to_send(refusing: RefusingPipeline) -> None:
+    refusing.checkpoint(1)
+    refusing.checkpoint(2)
+    refusing.broker.before = dict.fromkeys("ab", lambda: _restore(refusing))
+    assert refusing.deliver() == 1
+    arrived = [*refusing.broker.ids("a"), *refusing.broker.ids("b")]
     assert len(arrived) == 1 and "chk-1" in arrived[0]
-    house.broker.before.clear()
-    house.deliver()
-    assert house.broker.ids("a") == [house.id(1, 0)]
-    assert house.broker.ids("b") == [house.id(1, 0, "b")], "chk-2 is of a closed timeline"
+    refusing.broker.before.clear()
+    refusing.deliver()
+    assert refusing.broker.ids("a") == [refusing.id(1, 0)]
+    assert refusing.broker.ids("b") == [refusing.id(1, 0, "b")], "chk-2 is of a closed timeline"
 
 
-def _restore(house: House) -> None:
-    asked = RestoreRequest(checkpoint=1).beginning(house.line.coordinator)
-    Recovery(coordinator=house.line.coordinator, pipeline=house.line.pipeline).restore(asked)
+def _restore(refusing: RefusingPipeline) -> None:
+    asked = RestoreRequest(checkpoint=1).beginning(refusing.line.coordinator)
+    Recovery(coordinator=refusing.line.coordinator, pipeline=refusing.line.pipeline).restore(asked)
 
 
-def test_a_record_that_is_refused_waits_with_all_behind_it_and_the_other_sink_goes_on(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 2, 900, 3)
-    house.checkpoint(4)
-    assert house.deliver() == 5
-    assert house.broker.ids("a") == [house.id(1, 0), house.id(1, 1)]
-    told = house.backlog("a")
+def test_a_record_that_is_refused_waits_with_all_behind_it_and_the_other_sink_goes_on(
+    refusing: RefusingPipeline,
+) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 2, 900, 3)
+    refusing.checkpoint(4)
+    assert refusing.deliver() == 5
+    assert refusing.broker.ids("a") == [refusing.id(1, 0), refusing.id(1, 1)]
+    told = refusing.backlog("a")
     assert told["waiting"] == {"checkpoints": ["chk-1", "chk-2"], "records": 5, "since": "2030-03-17T17:46:40Z"}
     failure = told["failure"]
     assert isinstance(failure, dict)
-    assert failure["record"] == house.id(1, 2) and failure["size"] > 900 * len(SECRET)
-    assert f"tidemark sink skip notes a {house.id(1, 2)}" in failure["next"]
-    assert house.backlog("b")["waiting"] == {"checkpoints": [], "records": 0, "since": None}
+    assert failure["record"] == refusing.id(1, 2) and failure["size"] > 900 * len(SECRET)
+    assert f"tidemark sink skip notes a {refusing.id(1, 2)}" in failure["next"]
+    assert refusing.backlog("b")["waiting"] == {"checkpoints": [], "records": 0, "since": None}
     for _ in range(3):
-        assert house.deliver() == 0
-    assert house.broker.ids("a") == [house.id(1, 0), house.id(1, 1)], "what has arrived is not sent again"
-    assert len(house.line.coordinator.objects.list("delivery_failures/")) == 1, "one failure, however often it happens"
+        assert refusing.deliver() == 0
+    assert refusing.broker.ids("a") == [refusing.id(1, 0), refusing.id(1, 1)], "what has arrived is not sent again"
+    assert len(refusing.line.coordinator.objects.list("delivery_failures/")) == 1, (
+        "one failure, however often it happens"
+    )
 
 
-def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once_in_order(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900, 2, 901, 3)
-    house.checkpoint(4)
+def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once_in_order(
+    refusing: RefusingPipeline,
+) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900, 2, 901, 3)
+    refusing.checkpoint(4)
     for offset in (1, 3):
-        house.deliver()
-        record = house.id(1, offset)
-        assert not body_of(sinks.skip_record(house.context, "notes", "a", record))["skipped"], "a dry run"
-        assert house.deliver() == 0
-        assert body_of(sinks.skip_record(house.context, "notes", "a", record, "me", "case 12"))["skipped"]
-        assert body_of(sinks.skip_record(house.context, "notes", "a", record, "me"))["skipped"], (
+        refusing.deliver()
+        record = refusing.id(1, offset)
+        assert not body_of(sinks.skip_record(refusing.context, "notes", "a", record))["skipped"], "a dry run"
+        assert refusing.deliver() == 0
+        assert body_of(sinks.skip_record(refusing.context, "notes", "a", record, "me", "case 12"))["skipped"]
+        assert body_of(sinks.skip_record(refusing.context, "notes", "a", record, "me"))["skipped"], (
             "again, and nothing else happens"
         )
     with capture_logs() as logged:
-        assert house.deliver() == 4
+        assert refusing.deliver() == 4
     assert [(e["sink"], e["checkpoint"], e["records"]) for e in logged if e["event"] == "records_skipped"] == [
         ("a", "chk-1", 2)
     ]
-    assert house.broker.ids("a") == [*(house.id(1, o) for o in (0, 2, 4)), house.id(2, 5)]
-    assert house.deliver() == 0
-    letters = body_of(sinks.list_skipped_records(house.context, "notes", "a"))
+    assert refusing.broker.ids("a") == [*(refusing.id(1, o) for o in (0, 2, 4)), refusing.id(2, 5)]
+    assert refusing.deliver() == 0
+    letters = body_of(sinks.list_skipped_records(refusing.context, "notes", "a"))
     assert [(r["record"], r["partition"], r["offset"], r["number"]) for r in letters] == [
-        (house.id(1, 1), "ticks-0", 1, 0),
-        (house.id(1, 3), "ticks-0", 3, 0),
+        (refusing.id(1, 1), "ticks-0", 1, 0),
+        (refusing.id(1, 3), "ticks-0", 3, 0),
     ]
     assert letters[0]["owner"] == "me" and letters[0]["note"] == "case 12" and "too large" in letters[0]["why"]
-    assert body_of(sinks.list_skipped_records(house.context, "notes")) == letters
-    assert body_of(sinks.list_skipped_records(house.context, "notes", "b")) == []
-    assert house.backlog("a")["skipped"] == 2 and house.backlog("a")["failure"] is None
+    assert body_of(sinks.list_skipped_records(refusing.context, "notes")) == letters
+    assert body_of(sinks.list_skipped_records(refusing.context, "notes", "b")) == []
+    assert refusing.backlog("a")["skipped"] == 2 and refusing.backlog("a")["failure"] is None
 
 
-def test_a_topic_that_takes_it_after_all_gets_it(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900, 2)
-    house.deliver()
-    house.broker.largest.clear()
-    assert house.deliver() == 3
-    assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 1, 2)]
+def test_a_topic_that_takes_it_after_all_gets_it(refusing: RefusingPipeline) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900, 2)
+    refusing.deliver()
+    refusing.broker.largest.clear()
+    assert refusing.deliver() == 3
+    assert refusing.broker.ids("a") == [refusing.id(1, offset) for offset in (0, 1, 2)]
 
 
-def test_an_outage_in_between_forgets_nothing_of_that(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900, 2)
-    house.deliver()
-    house.broker.missing.add("a")
-    house.deliver()
-    house.broker.missing.clear()
-    house.broker.largest.clear()
-    house.deliver()
-    assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 1, 2)]
+def test_an_outage_in_between_forgets_nothing_of_that(refusing: RefusingPipeline) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900, 2)
+    refusing.deliver()
+    refusing.broker.missing.add("a")
+    refusing.deliver()
+    refusing.broker.missing.clear()
+    refusing.broker.largest.clear()
+    refusing.deliver()
+    assert refusing.broker.ids("a") == [refusing.id(1, offset) for offset in (0, 1, 2)]
 
 
-def test_where_other_rows_are_ahead_than_had_arrived_all_are_sent_again(house: House) -> None:
+def test_where_other_rows_are_ahead_than_had_arrived_all_are_sent_again(refusing: RefusingPipeline) -> None:
     """An erasure may have rewritten the outbox meanwhile: then the order that was sent proves nothing."""
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900, 2)
-    house.deliver()
-    refusals = Refusals(house.line.coordinator.objects)
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900, 2)
+    refusing.deliver()
+    refusals = Refusals(refusing.line.coordinator.objects)
     (found,) = refusals.failures("a")
     refusals.put_failure(replace(found, ahead="0" * 64))
-    house.broker.largest.clear()
-    house.deliver()
-    assert house.broker.ids("a") == [house.id(1, offset) for offset in (0, 0, 1, 2)]
+    refusing.broker.largest.clear()
+    refusing.deliver()
+    assert refusing.broker.ids("a") == [refusing.id(1, offset) for offset in (0, 0, 1, 2)]
 
 
-def test_what_is_kept_of_a_refusal_holds_no_payload(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(900)
-    house.deliver()
-    body_of(sinks.skip_record(house.context, "notes", "a", house.id(1, 0), "me"))
-    kept = [f for f in (house.line.root / "notes").rglob("*.json") if f.parts[-3] in ("skips", "delivery_failures")]
+def test_what_is_kept_of_a_refusal_holds_no_payload(refusing: RefusingPipeline) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(900)
+    refusing.deliver()
+    body_of(sinks.skip_record(refusing.context, "notes", "a", refusing.id(1, 0), "me"))
+    kept = [f for f in (refusing.line.root / "notes").rglob("*.json") if f.parts[-3] in ("skips", "delivery_failures")]
     assert len(kept) == 2 and not [f for f in kept if SECRET in f.read_text()]
 
 
-def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(house: House) -> None:
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900)
-    house.deliver()
+def test_only_a_record_that_was_refused_and_still_waits_can_be_skipped(refusing: RefusingPipeline) -> None:
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900)
+    refusing.deliver()
     with pytest.raises(UsageError, match="not the id"):
-        body_of(sinks.skip_record(house.context, "notes", "a", "ticks-0-1-0", "me"))
-    for sink, record in (("a", house.id(1, 0)), ("b", house.id(1, 1)), ("a", house.id(7, 1))):
+        body_of(sinks.skip_record(refusing.context, "notes", "a", "ticks-0-1-0", "me"))
+    for sink, record in (("a", refusing.id(1, 0)), ("b", refusing.id(1, 1)), ("a", refusing.id(7, 1))):
         with pytest.raises(NotFoundError, match="has refused no record"):
-            body_of(sinks.skip_record(house.context, "notes", sink, record, "me"))
-    house.broker.largest.clear()
-    house.deliver()
+            body_of(sinks.skip_record(refusing.context, "notes", sink, record, "me"))
+    refusing.broker.largest.clear()
+    refusing.deliver()
     with pytest.raises(ConflictError, match="no longer waits"):
-        body_of(sinks.skip_record(house.context, "notes", "a", house.id(1, 1), "me"))
-    assert body_of(sinks.list_skipped_records(house.context, "notes")) == []
+        body_of(sinks.skip_record(refusing.context, "notes", "a", refusing.id(1, 1), "me"))
+    assert body_of(sinks.list_skipped_records(refusing.context, "notes")) == []
 
 
-def test_the_commands_show_skip_and_list_what_is_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_show_skip_and_list_what_is_refused(
+    refusing: RefusingPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As docs/how-to/keep-state-with-process.md has them typed."""
     for room in ("sink", "sources"):
-        monkeypatch.setattr(f"tidemark.cli.{room}.open_context", lambda: house.context)
-    house.broker.largest["a"] = 1_000
-    house.checkpoint(1, 900, 2)
-    house.deliver()
-    record = house.id(1, 1)
+        monkeypatch.setattr(f"tidemark.cli.{room}.open_context", lambda: refusing.context)
+    refusing.broker.largest["a"] = 1_000
+    refusing.checkpoint(1, 900, 2)
+    refusing.deliver()
+    record = refusing.id(1, 1)
 
     def typed(*words: str) -> str:
         done = CliRunner().invoke(app, ["sink", *words])
@@ -304,7 +312,7 @@ def test_the_commands_show_skip_and_list_what_is_refused(house: House, monkeypat
     assert json.loads(typed("skipped", "notes", "--json")) == []
     assert json.loads(typed("skip", "notes", "a", record, "--note", "case 12", "--execute", "--json"))["skipped"]
     assert record in typed("skipped", "notes") and record in typed("skipped", "notes", "a")
-    assert house.deliver() == 2
+    assert refusing.deliver() == 2
     assert "no record was skipped" in typed("skipped", "notes", "b")
 
 
@@ -314,7 +322,7 @@ def test_an_id_says_where_a_record_comes_from() -> None:
 
 
 def test_an_attempt_that_sends_fails_for_a_reason_and_its_plan_waits() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a", "x" * 500, "b")
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError) as caught:
@@ -330,7 +338,7 @@ def test_an_attempt_that_sends_fails_for_a_reason_and_its_plan_waits() -> None:
 
 
 def test_an_attempt_that_sends_leaves_out_what_is_skipped() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a", "x" * 500, "b")
     world.sender.largest["out"] = 200
     for number in (0, 1):
@@ -348,7 +356,7 @@ def test_an_attempt_that_sends_leaves_out_what_is_skipped() -> None:
 
 def test_other_code_sends_the_record_under_another_id() -> None:
     """So what was skipped of the old plan is not left out of the new one unseen."""
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("x" * 500)
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError):
@@ -361,7 +369,7 @@ def test_other_code_sends_the_record_under_another_id() -> None:
 
 
 def test_a_second_skip_of_a_record_loses() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("x" * 500)
     world.sender.largest["out"] = 200
     with pytest.raises(RecordRefusedError):

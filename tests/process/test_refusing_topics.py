@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.disk_context import DiskContext
-from tests.contract.sender_drivers import KafkaSenderDriver
-from tests.kafka.topics import Topics
 from tests.process.test_refused_records import noting
+from tests.support.disk_context import DiskContext
+from tests.support.kafka import Topics
+from tests.support.sender_drivers import KafkaSenderDriver
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import sinks
 from tidemark.settings import load_settings

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process.cases import DAY, PIPELINE, Visit, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.visits import DAY, PIPELINE, Visit, visits
 from tidemark import Fold, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 
-Twin = Callable[[Pipeline], World]
+Twin = Callable[[Pipeline], TwinPipeline]
 
 
 class Count(state.Keyed):
@@ -38,11 +38,11 @@ NO_ROOM = Visit(who="ann", room=4, at=DAY)
 def twin(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Twin:
     """Makes a world of either kind."""
     if request.param == "memory":
-        return World
-    return lambda pipeline: SparkWorld(pipeline, spark=spark, root=tmp_path)
+        return TwinPipeline
+    return lambda pipeline: SparkPipeline(pipeline, spark=spark, root=tmp_path)
 
 
-def counted(world: World, done: Checkpoint) -> tuple[int, int]:
+def counted(world: TwinPipeline, done: Checkpoint) -> tuple[int, int]:
     """By the tables of dead letters: how many offsets were rejected, and how many rejections there were."""
     rows: list[Any] = [row for ack in done.sealed.acks for row in world.letters(ack.uid, done)]
     return len({(row["topic"], row["partition"], row["offset"]) for row in rows}), len(rows)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.in_memory import InMemory
 from tests.process.test_deliveries import Alert, Last, Tick, alert
+from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -30,11 +29,7 @@ from tidemark.testing.twin.memory import (
     Feed,
     ManualClock,
     MemoryCompute,
-    MemoryLog,
     MemorySender,
-    MemoryStore,
-    MemoryTables,
-    SequentialIds,
 )
 
 Guarantee = Literal["exactly_once_by_id", "at_least_once"]
@@ -56,15 +51,11 @@ def ticks(guarantee: Guarantee = "at_least_once", name: str = "alerts") -> Pipel
 
 
 @dataclass
-class World(InMemory):
+class SendingPipeline(MemoryPipeline):
     """A line in memory whose declaration, gate and broker may change between checkpoints."""
 
     pipeline: Pipeline
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(1))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(1), kw_only=True)
     sender: MemorySender = field(default_factory=MemorySender)
     verdict: Verdict = field(default_factory=Verdict)
     told: list[str] = field(default_factory=list)
@@ -78,18 +69,11 @@ class World(InMemory):
             self.feed.send(Tick(name, 1), 1)
 
     def execute(self, attempt: Any) -> Sealed:
-        job = CheckpointJob(
-            compute=MemoryCompute(
-                pipeline=self.pipeline, log=self.log, tables=self.tables, judge=lambda plan, runs: self.verdict
-            ),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            listener=self.at,
-            max_dead_letters=1.0,
-            sender=self.sender,
-            skipped=Refusals(self.coordinator.objects).skipped_ids,
+        compute = MemoryCompute(
+            pipeline=self.pipeline, log=self.log, tables=self.tables, judge=lambda plan, runs: self.verdict
         )
+        skipped = Refusals(self.coordinator.objects).skipped_ids
+        job = self.checkpoint_job(compute, self.at, max_dead_letters=1.0, sender=self.sender, skipped=skipped)
         return job.execute(attempt)
 
     def at(self, step: str, moment: str) -> None:
@@ -107,7 +91,7 @@ class World(InMemory):
 
 
 def test_records_are_sent_in_order_with_key_value_and_id_and_nothing_is_stored() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a", "b")
     done = world.checkpoint()
     assert [(m.key, json.loads(m.value)["n"], m.id) for m in world.sender.arrived["out"]] == [
@@ -124,7 +108,7 @@ def test_records_are_sent_in_order_with_key_value_and_id_and_nothing_is_stored()
 
 def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
     """What the outbox would send, by the rows that it keeps."""
-    at_once, later = World(ticks()), World(ticks("exactly_once_by_id"))
+    at_once, later = SendingPipeline(ticks()), SendingPipeline(ticks("exactly_once_by_id"))
     for world in (at_once, later):
         world.send("a", "b", "a")
         world.checkpoint()
@@ -138,7 +122,7 @@ def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
 
 
 def test_sending_is_the_last_step_before_the_seal() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     world.checkpoint()
     assert world.told[-6:] == [
@@ -189,7 +173,7 @@ def test_however_often_attempts_die_each_id_of_a_completed_checkpoint_arrives_an
 
 
 def test_a_broker_that_fails_fails_the_attempt_and_the_state_stays() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     before = world.checkpoint()
     world.send("b", "c")
@@ -204,7 +188,7 @@ def test_a_broker_that_fails_fails_the_attempt_and_the_state_stays() -> None:
 
 
 def test_a_gate_that_fails_sends_nothing() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     world.verdict = Verdict(passed=False, error="no")
     with pytest.raises(GateFailedError):
@@ -213,7 +197,7 @@ def test_a_gate_that_fails_sends_nothing() -> None:
 
 
 def test_a_revoked_attempt_sends_nothing() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     found: list[list[str]] = []
 
@@ -229,7 +213,7 @@ def test_a_revoked_attempt_sends_nothing() -> None:
 
 
 def test_a_missing_topic_is_told_before_anything_is_planned() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.log.delete("out")
     world.send("a")
     with pytest.raises(NotFoundError, match="no topic out of sink alerts"):
@@ -240,7 +224,7 @@ def test_a_missing_topic_is_told_before_anything_is_planned() -> None:
 
 
 def test_a_timeline_that_is_not_live_does_not_send() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     first = world.checkpoint()
     world.send("b")
@@ -258,7 +242,7 @@ def test_a_timeline_that_is_not_live_does_not_send() -> None:
 
 
 def test_a_checkpoint_that_is_computed_again_does_not_send() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     done = world.checkpoint()
     sent = world.arrived()
@@ -267,7 +251,7 @@ def test_a_checkpoint_that_is_computed_again_does_not_send() -> None:
 
 
 def test_what_waits_in_an_outbox_is_still_due_after_the_guarantee_has_changed() -> None:
-    world = World(ticks("exactly_once_by_id"))
+    world = SendingPipeline(ticks("exactly_once_by_id"))
     world.send("a")
     world.checkpoint()
     world.pipeline = ticks()
@@ -284,7 +268,7 @@ def test_what_waits_in_an_outbox_is_still_due_after_the_guarantee_has_changed() 
 
 
 def test_a_sink_that_keeps_nothing_says_so_when_it_is_read() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.send("a")
     with pytest.raises(NotFoundError, match="keeps no rows") as caught:
         sink_of(world.checkpoint(), "alerts")

@@ -1,13 +1,13 @@
 """Restores of a pipeline whose attempts send to a topic themselves: what they have sent, they have sent (D9, I8)."""
 
-from tests.process.test_sending import World, ticks
+from tests.process.test_sending import SendingPipeline, ticks
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_preview import plan_restore
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 
 
 def test_a_restore_tells_what_attempts_have_sent() -> None:
-    world = World(ticks())
+    world = SendingPipeline(ticks())
     world.log.create("out", 1)
     for name in "abc":
         world.send(name)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.cli.disk_line import DiskLine
-from tests.unit.model.evolution_cases import TYPES
+from tests.support.disk import DiskPipeline
+from tests.support.schema_changes import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.loop import undelivered
@@ -140,13 +140,13 @@ def declared(fields: Mapping[str, str], kafka: bool = False) -> Pipeline:
     return Pipeline(name="p", source=KafkaSource("rows", Row), operators=[process])
 
 
-def emit(line: DiskLine, *numbers: int) -> SinkTable:
+def emit(line: DiskPipeline, *numbers: int) -> SinkTable:
     """Completes a checkpoint that emits a row per number."""
     line.send([(0, json.dumps({"who": "a", "n": n}).encode(), 1) for n in numbers])
     return line.checkpoint().sinks["tell"]
 
 
-def shown(line: DiskLine, table: SinkTable) -> list[dict[str, Any]]:
+def shown(line: DiskPipeline, table: SinkTable) -> list[dict[str, Any]]:
     """The emitted fields, in order of emission."""
     names = [name for name, _ in table.columns]
     return list(read_sink(str(line.root), table).select(names).to_pylist())
@@ -160,7 +160,7 @@ DECLARATION = st.dictionaries(st.sampled_from("abc"), st.sampled_from(sorted(POO
 def test_rows_of_any_declarations_read_as_one_table(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[dict[str, str], int]]
 ) -> None:
-    line = DiskLine(tmp_path_factory.mktemp("sink"), declared({"a": "int"}), "rows", partitions=1)
+    line = DiskPipeline(tmp_path_factory.mktemp("sink"), declared({"a": "int"}), "rows", partitions=1)
     history: list[tuple[dict[str, str], list[int]]] = []
     tables: list[tuple[SinkTable, int]] = []
     number = 0
@@ -192,7 +192,7 @@ def _expected(history: list[tuple[dict[str, str], list[int]]]) -> list[dict[str,
 
 
 def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> None:
-    line = DiskLine(tmp_path, declared({"a": "int", "b": "narrow"}), "rows", partitions=1)
+    line = DiskPipeline(tmp_path, declared({"a": "int", "b": "narrow"}), "rows", partitions=1)
     tables = [emit(line, 1, 2)]
     for fields in ({"b": "wide", "c": "str"}, {"a": "str", "c": "str"}):
         line.pipeline = declared(fields)
@@ -217,7 +217,7 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
 
 def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(tmp_path: Path) -> None:
     for kafka in (False, True):
-        line = DiskLine(tmp_path / str(kafka), declared({"a": "int", "b": "wide"}, kafka), "rows", partitions=1)
+        line = DiskPipeline(tmp_path / str(kafka), declared({"a": "int", "b": "wide"}, kafka), "rows", partitions=1)
         emit(line, 1)
         objects = sorted(p for p in line.root.rglob("*") if p.is_file())
         line.pipeline = declared({"a": "str", "b": "narrow"}, kafka)
@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(t
 def test_what_waits_in_an_outbox_is_sent_with_the_fields_it_was_emitted_with(tmp_path: Path) -> None:
     from tidemark.readers.sink_reader import outbox_rows
 
-    line = DiskLine(tmp_path, declared({"a": "int", "b": "str"}, kafka=True), "rows", partitions=1)
+    line = DiskPipeline(tmp_path, declared({"a": "int", "b": "str"}, kafka=True), "rows", partitions=1)
     emit(line, 1)
     line.pipeline = declared({"c": "str"}, kafka=True)
     emit(line, 2)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.process.twins import World
+from tests.support.spark import TwinPipeline
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
@@ -87,7 +87,7 @@ def _dies(step: str, moment: str) -> None:
 
 
 def test_rows_of_a_dead_attempt_are_in_the_newest_version_and_no_reader_sees_them() -> None:
-    world = World(PIPELINE, partitions=1)
+    world = TwinPipeline(PIPELINE, partitions=1)
     table = world.checkpoint(FIRST).sinks["buyers"]
     for order in SECOND:
         world._feed.send(order, 0)

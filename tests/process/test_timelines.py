@@ -4,15 +4,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.process.twins import SparkWorld
-from tests.timelines.walk import PIPELINE, Walk
+from tests.support.spark import SparkPipeline
+from tests.support.timeline_walk import PIPELINE, TimelineWalk
 
 SEED = 397
 """A walk that soon restores, promotes, dies, and reads again what a sink has."""
 
 
 def test_a_short_walk_over_timelines_is_what_plain_dicts_say(spark: SparkSession, tmp_path: Path) -> None:
-    walk = Walk(SparkWorld(PIPELINE, spark=spark, root=tmp_path), seed=SEED, compares_at_once=False)
+    walk = TimelineWalk(SparkPipeline(PIPELINE, spark=spark, root=tmp_path), seed=SEED, compares_at_once=False)
     print(f"seed {SEED}")
     walk.steps(24)
     walk.compare_all()

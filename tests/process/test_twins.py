@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.process.cases import PIPELINE, visits
-from tests.process.twins import SparkWorld, World
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.visits import PIPELINE, visits
 from tidemark import KafkaSink, Process
 
 CASES = 4
@@ -19,7 +19,7 @@ def test_spark_the_memory_twin_and_duckdb_agree(spark: SparkSession, tmp_path: P
     print(f"TIDEMARK_SEED={seed}")
     chance = random.Random(seed)
     for case in range(CASES):
-        world, twin = World(PIPELINE), SparkWorld(PIPELINE, spark=spark, root=tmp_path / str(case))
+        world, twin = TwinPipeline(PIPELINE), SparkPipeline(PIPELINE, spark=spark, root=tmp_path / str(case))
         for _ in range(chance.randrange(1, 4)):
             records = visits(chance, chance.choice([0, 1, 40]))
             one, other = world.checkpoint(records), twin.checkpoint(records)
@@ -41,7 +41,7 @@ def test_attempts_send_the_same_bytes_in_the_same_order(spark: SparkSession, tmp
     sink = KafkaSink("told", "told", key_by="at", guarantee="at_least_once")
     operators = [replace(o, sink=sink) if isinstance(o, Process) and o.emits else o for o in PIPELINE.operators]
     sending = replace(PIPELINE, operators=operators)
-    world, twin = World(sending), SparkWorld(sending, spark=spark, root=tmp_path)
+    world, twin = TwinPipeline(sending), SparkPipeline(sending, spark=spark, root=tmp_path)
     world.checkpoint(records)
     twin.checkpoint(records)
     assert twin.sender.arrived == world.sender.arrived

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.in_memory import InMemory
+from tests.support.crashes import Killed
+from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -24,10 +24,6 @@ from tidemark.testing.twin.memory import (
     ManualClock,
     MemoryCompute,
     MemoryForeignTables,
-    MemoryLog,
-    MemoryStore,
-    MemoryTables,
-    SequentialIds,
 )
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
@@ -144,19 +140,11 @@ BATCHES = st.builds(
 )
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 @dataclass
-class ShopWorld(InMemory):
+class ShopPipeline(MemoryPipeline):
     """Store, log, tables, clock; `kill_at` counts the steps down to a kill, `closing` runs before every promote."""
 
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(DAY_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(DAY_MS), kw_only=True)
     foreign: MemoryForeignTables = field(default_factory=MemoryForeignTables)
     kill_at: int = 0
     closing: list[Batch] = field(default_factory=list)
@@ -185,15 +173,7 @@ class ShopWorld(InMemory):
             self.live(self.closing.pop())
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
-        job = CheckpointJob(
-            compute=self.compute(pipeline),
-            tables=self.tables,
-            clock=self.clock,
-            write_ids=self.ids,
-            listener=self.crash,
-            max_dead_letters=pipeline.max_dead_letters,
-        )
-        return job.execute(attempt)
+        return self.checkpoint_job(self.compute(pipeline), self.crash).execute(attempt)
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
         """The engine's twin."""

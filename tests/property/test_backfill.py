@@ -10,7 +10,8 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.backfill_cases import BATCHES, SHOPS, Batch, Killed, ShopWorld, Wider, as_rated, shops
+from tests.property.backfill_cases import BATCHES, SHOPS, Batch, ShopPipeline, Wider, as_rated, shops
+from tests.support.crashes import Killed
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.backfill import Backfill
@@ -20,11 +21,11 @@ T = TypeVar("T")
 HISTORIES = st.lists(BATCHES, min_size=1, max_size=6)
 
 
-def execute(world: ShopWorld, backfill: Backfill) -> Callable[[OwnedAttempt], Sealed]:
+def execute(world: ShopPipeline, backfill: Backfill) -> Callable[[OwnedAttempt], Sealed]:
     return lambda attempt: world.executed(backfill.pipeline, attempt)
 
 
-def repeated(world: ShopWorld, backfill: Backfill) -> list[Checkpoint]:
+def repeated(world: ShopPipeline, backfill: Backfill) -> list[Checkpoint]:
     backfill.begin()
     return list(backfill.repeat(execute(world, backfill)))
 
@@ -32,7 +33,7 @@ def repeated(world: ShopWorld, backfill: Backfill) -> list[Checkpoint]:
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, st.data())
 def test_the_same_code_comes_to_the_same_state_at_every_checkpoint(history: list[Batch], data: st.DataObject) -> None:
-    world = ShopWorld()
+    world = ShopPipeline()
     made = world.history(history)
     at = data.draw(st.integers(0, len(made) - 1))
     # Whatever the world has come to since: later clocks, another version of the table.
@@ -74,7 +75,7 @@ def rates(history: Sequence[Batch]) -> list[int]:
     return found
 
 
-def known(world: ShopWorld, checkpoint: Checkpoint) -> dict[str, tuple[int, int, int, int | None]]:
+def known(world: ShopPipeline, checkpoint: Checkpoint) -> dict[str, tuple[int, int, int, int | None]]:
     """The same four numbers, as a checkpoint has them."""
     folded, taken = world.rows(checkpoint, "shops"), world.rows(checkpoint, "takings")
     return {key[0]: (row["n"], row["total"], taken[key]["total"], row.get("most")) for key, row in folded.items()}
@@ -85,7 +86,7 @@ def known(world: ShopWorld, checkpoint: Checkpoint) -> dict[str, tuple[int, int,
 def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live(
     history: list[Batch], max_records: int | None, late: list[Batch], data: st.DataObject
 ) -> None:
-    world, fixed = ShopWorld(), shops(as_rated, Wider)
+    world, fixed = ShopPipeline(), shops(as_rated, Wider)
     made = world.history(history)
     at, before = data.draw(st.integers(0, len(made) - 1)), [world.all_rows(c) for c in made]
     backfill = world.backfill(made[at], fixed, max_records=max_records)
@@ -117,7 +118,7 @@ def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live
 def test_killed_anywhere_a_repeated_call_goes_on(
     history: list[Batch], kills: list[int], max_records: int | None, data: st.DataObject
 ) -> None:
-    world, fixed = ShopWorld(), shops(as_rated, Wider)
+    world, fixed = ShopPipeline(), shops(as_rated, Wider)
     made = world.history(history)
     at = data.draw(st.integers(0, len(made) - 1))
 

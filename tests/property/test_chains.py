@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from tests.process.chains import DAY, Nothing, Oracle, Parcel, Part, parcels, pipeline
-from tests.process.twins import World
+from tests.support.chained_processes import DAY, ChainOracle, Nothing, Parcel, Part, parcels, pipeline
+from tests.support.spark import TwinPipeline
 from tidemark import Fold, Pipeline, Process, state
 from tidemark.errors import StateOverflowError
 
@@ -23,7 +23,7 @@ def test_the_twin_folds_a_chain_in_order_of_position_and_path(
 ) -> None:
     note(f"seed {seed}")
     chance = random.Random(seed)
-    world, oracle = World(pipeline(), partitions=partitions), Oracle(partitions)
+    world, oracle = TwinPipeline(pipeline(), partitions=partitions), ChainOracle(partitions)
     for count, width in batches:
         records = parcels(chance, count, width)
         oracle.checkpoint(records)
@@ -34,7 +34,7 @@ def test_the_twin_folds_a_chain_in_order_of_position_and_path(
             assert world.state(f"by_{key}_{n}", made) == oracle.rows(n, key)
 
 
-def sorted_by_position(oracle: Oracle, process: int) -> list[str | None]:
+def sorted_by_position(oracle: ChainOracle, process: int) -> list[str | None]:
     """Labels of everything that a process has emitted, by position alone."""
     return [p.label for _, p in sorted(oracle.emitted[process], key=lambda e: e[0][2:])]
 
@@ -73,7 +73,7 @@ def chain(length: int, **options: Any) -> Pipeline:
 
 @pytest.mark.parametrize(("length", "kept"), [(1, (0, 2)), (2, (0, 0)), (3, (0, 0))])
 def test_what_is_stored_of_a_place_is_what_release_0_1_stored(length: int, kept: tuple[int, int]) -> None:
-    world = World(chain(length), partitions=1)
+    world = TwinPipeline(chain(length), partitions=1)
     world.checkpoint([Parcel("ann", 0, 1, DAY)])
     made = world.checkpoint([Parcel("ann", 0, 3, DAY)])
     (row,) = [r for r in world.tables.rows(made.handles["ends"]) if r["_changed"] == 2]
@@ -83,7 +83,7 @@ def test_what_is_stored_of_a_place_is_what_release_0_1_stored(length: int, kept:
 
 
 def test_a_chain_of_four_is_told_apart_up_to_64_bits_and_refused_by_name_beyond() -> None:
-    world = World(chain(4), partitions=1)
+    world = TwinPipeline(chain(4), partitions=1)
     made = world.checkpoint([Parcel("ann", 0, 8, DAY)])
     assert [(r["first"], r["latest"]) for r in world.state("ends", made)] == [(0, 7)]
     with pytest.raises(StateOverflowError, match=r"p3: key \(ann\): .* leaves 64 bits: too many processes") as refused:
@@ -92,7 +92,7 @@ def test_a_chain_of_four_is_told_apart_up_to_64_bits_and_refused_by_name_beyond(
 
 
 def test_what_cannot_be_told_apart_is_a_dead_letter_where_the_operator_makes_some() -> None:
-    world = World(chain(4, on_error="dead_letter"), partitions=1)
+    world = TwinPipeline(chain(4, on_error="dead_letter"), partitions=1)
     made = world.checkpoint([Parcel("ann", 0, 9, DAY)])
     assert [x["reason"] for x in world.letters("p3", made)] == ["process_failed: DoesNotFit"]
     assert [(r["first"], r["latest"]) for r in world.state("ends", made)] == [(0, 7)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.delete_keys import CASES, Columns
+from tests.support.delete_keys import CASES, Columns
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError
 from tidemark.formats.json import decode_key

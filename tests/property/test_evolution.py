@@ -6,7 +6,7 @@
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.in_memory import START_MS, InMemory
-from tests.property.evolution_cases import History, Narrow, encoded
+from tests.support.evolving_pipelines import Narrow, PipelineHistory, encoded
+from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -26,7 +26,7 @@ from tidemark.ports import PlanRequest
 from tidemark.readers.duckdb_session import Ask, asking
 from tidemark.sql.resolve import mapped_sql, resolving_sql, table_columns
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.memory import MemoryCompute
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 PLACE = TopicPartition("records", 0)
@@ -46,14 +46,8 @@ def ask() -> Iterator[Ask]:
 
 
 @dataclass
-class Line(InMemory):
+class EvolvingPipeline(MemoryPipeline):
     """A pipeline in memory whose declaration may be another one at every checkpoint."""
-
-    store: MemoryStore = field(default_factory=MemoryStore)
-    log: MemoryLog = field(default_factory=MemoryLog)
-    tables: MemoryTables = field(default_factory=MemoryTables)
-    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
-    ids: SequentialIds = field(default_factory=SequentialIds)
 
     def __post_init__(self) -> None:
         self.log.create(PLACE.topic, 1)
@@ -110,7 +104,7 @@ class Told:
 def _judge(seed: int, ask: Ask | None) -> int:
     """Runs a case; returns how many compactions were adopted."""
     chance = random.Random(seed)
-    history, line = History(chance), Line()
+    history, line = PipelineHistory(chance), EvolvingPipeline()
     told: list[Told] = []
     adopted = 0
     for n in range(6):
@@ -162,7 +156,7 @@ def _since_the_last_gap(seconds: list[int], ttl: int | None, now: int) -> list[i
 
 
 def _judge_ttl(seed: int) -> None:
-    chance, line = random.Random(seed), Line()
+    chance, line = random.Random(seed), EvolvingPipeline()
     touched: dict[str, list[int]] = {}
     second = 1
     for _ in range(8):

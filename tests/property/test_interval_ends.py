@@ -6,7 +6,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.coordinator.house import ASK, P0, P1, PIPELINE, at
+from tests.support.bank import ASK, P0, P1, PIPELINE, at
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
 from tidemark.model.core.offsets import OffsetRange, TopicPartition

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.join_cases import BUSES, NOON, Bus, Driver, Trip
+from tests.support.join_cases import BUSES, NOON, Bus, Driver, Trip
 from tidemark.errors import StateOverflowError
 from tidemark.testing import BARRIER, CRASH, Barrier, Crash, Overwrite, Script, replay
 

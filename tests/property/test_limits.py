@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.property.limit_cases import limit_case, outgrown
-from tests.property.ttl_cases import Batch, Case, expected, records
+from tests.support.limit_cases import limit_case, outgrown
+from tests.support.ttl_cases import Batch, TtlCase, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.kinds.base.sql import limited
@@ -53,7 +53,7 @@ VISITS = Pipeline(
 )
 
 
-def _judge(made: Case, seed: int) -> int:
+def _judge(made: TtlCase, seed: int) -> int:
     """Replays a case with random compactions; a batch that fails is left out. Answers how many did."""
     chance, schema = random.Random(seed), made.schema
     handle: list[Rows] = []
@@ -83,8 +83,8 @@ def _judge(made: Case, seed: int) -> int:
     return failed
 
 
-def _cut(made: Case, done: Sequence[Batch]) -> Case:
-    return Case(made.pipeline, made.kinds, tuple(done))
+def _cut(made: TtlCase, done: Sequence[Batch]) -> TtlCase:
+    return TtlCase(made.pipeline, made.kinds, tuple(done))
 
 
 def test_a_checkpoint_fails_if_and_only_if_a_read_of_it_would() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.oracle import PIPELINE, Reading
-from tests.unit.coordinator.house import House
+from tests.property.fold_oracle import PIPELINE, Reading
+from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_attempts import DECLINED
 from tidemark.coordinator.records.objects import KINDS, decoded, encoded
 from tidemark.errors import CorruptObjectError
@@ -40,11 +40,11 @@ from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, 
 @cache
 def written() -> dict[str, tuple[str, bytes]]:
     """One object of every kind: kind → (key, bytes)."""
-    house = House()
-    house.send(3)
-    house.coordinator.abort(house.plan(), DECLINED)
-    house.complete()
-    put = house.coordinator.objects.put
+    bank = BankPipeline()
+    bank.send(3)
+    bank.coordinator.abort(bank.plan(), DECLINED)
+    bank.complete()
+    put = bank.coordinator.objects.put
     handle = StateHandle((Segment(after=0, through=2, path="a/b/runs", version=1, rows=1, bytes=2, files=1),))
     put(
         keys.slot_key("t1", 2),
@@ -113,8 +113,8 @@ def written() -> dict[str, tuple[str, bytes]]:
     report = OffsetReport(input="in", group="g", checkpoint=2, failure=None, at_ms=1, write_id="w")
     put(keys.report_key("in", 2), report)
     put(keys.stop_key(1), StopRecord(stopped=True, why="x", at_ms=1, write_id="w"))
-    house.savepoints.create(SavepointRequest(name="before-upgrade", owner="me", origin="o", checkpoint=2))
-    house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-9", "x")
+    bank.savepoints.create(SavepointRequest(name="before-upgrade", owner="me", origin="o", checkpoint=2))
+    bank.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-9", "x")
     put(keys.retention_key(1), RetentionRecord(rule="keep_last(2)", at_ms=1, write_id="w"))
     hold = HoldRecord(savepoint="s", revision=1, why="case 7", owner="me", released=False, at_ms=1, write_id="w")
     put(keys.hold_key("s", 1), hold)
@@ -137,7 +137,7 @@ def written() -> dict[str, tuple[str, bytes]]:
     fate = FateRecord(timeline="f", number=1, closes="t1", sequence=4, at_ms=1, write_id="w")
     put(keys.fate_key("f", 1), fate)
     put(keys.swept_key(1), SweptRecord(files=1, bytes=2, log_files=0, at_ms=2, write_id="w"))
-    return {json.loads(raw)["kind"]: (key, raw) for key, raw in house.store.objects.items() if key.endswith(".json")}
+    return {json.loads(raw)["kind"]: (key, raw) for key, raw in bank.store.objects.items() if key.endswith(".json")}
 
 
 def test_every_kind_is_written_and_reads_back_to_the_same_bytes() -> None:

@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.process.lists import PIPELINE, Oracle, orders, told
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, OperatorListOracle, orders, told
+from tests.support.spark import TwinPipeline
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState, Redistribution
 from tidemark.model.core.types import FieldType
 
@@ -14,7 +14,7 @@ from tidemark.model.core.types import FieldType
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(0, 25), st.integers(1, 9)), min_size=1, max_size=4))
 def test_lists_and_what_functions_see_are_those_of_plain_lists(seed: int, batches: list[tuple[int, int]]) -> None:
-    chance, world, oracle = random.Random(seed), World(PIPELINE, partitions=1), Oracle()
+    chance, world, oracle = random.Random(seed), TwinPipeline(PIPELINE, partitions=1), OperatorListOracle()
     for n, tasks in batches:
         world.parallelism = tasks
         records = orders(chance, n)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.oracle import DAY, PIPELINE, Reading, fold, scripts
+from tests.property.fold_oracle import DAY, PIPELINE, Reading, fold, scripts
 from tidemark.errors import DeadLettersExceededError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.testing import BARRIER, CRASH, Script, replay

@@ -59,7 +59,7 @@ class Sold(state.Keyed):
     cents: int | None = state.sum("cents")
 
 
-class Shelf(state.Keyed):
+class ShelfStock(state.Keyed):
     """Of one shelf."""
 
     pieces: int | None = state.sum("pieces")
@@ -92,7 +92,7 @@ SHOP = Pipeline(
     operators=[
         Fold("sold", key_by="item", state=Sold, input="sales"),
         Process("seen", key_by="item", state=Seen, function=look, input="sales"),
-        Fold("shelves", key_by="shelf", state=Shelf, input="deliveries"),
+        Fold("shelves", key_by="shelf", state=ShelfStock, input="deliveries"),
     ],
     broadcast=[
         Broadcast("rules", KafkaSource("rules", Rule), key_by="item"),

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.property.ttl_cases import EPOCH, Case, Reading, case, expected, records
+from tests.support.ttl_cases import EPOCH, Reading, TtlCase, case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now
@@ -77,7 +77,7 @@ def _stored(schema: OperatorSchema, rows: pa.Table) -> list[dict[str, Any]]:
     return [{name: v or None if name in empty else v for name, v in row.items()} for row in found]
 
 
-def _judge(made: Case, seed: int, ask: Ask | None) -> None:
+def _judge(made: TtlCase, seed: int, ask: Ask | None) -> None:
     """Replays a case; any suffix of the runs is compacted any number of times, as of any checkpoint that had it."""
     chance, schema = random.Random(seed), made.schema
     handles: list[Rows] = []

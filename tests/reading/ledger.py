@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli.disk_line import DiskLine, write_file
-from tests.in_memory import Unfenced
+from tests.support.disk import DiskPipeline, write_file
+from tests.support.memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile
@@ -78,7 +78,7 @@ class Ledger:
     @classmethod
     def at(cls, root: Path, **options: Any) -> "Ledger":
         """An empty one."""
-        return cls(root, DiskLine(root, PIPELINE, "entries").checkpoint(), **options)
+        return cls(root, DiskPipeline(root, PIPELINE, "entries").checkpoint(), **options)
 
     @property
     def schema(self) -> OperatorSchema:
@@ -119,7 +119,7 @@ class Ledger:
         rows = compacted(self.schema, stored, self.template.now, deepest=wanted.is_deepest)
         base = f"ledger/state/{UID}/{self.timeline}-1/base"
         name = f"{base}/{next(self.ids)}"
-        done = DiskLine(self.root, PIPELINE, "entries").tables.commit(
+        done = DiskPipeline(self.root, PIPELINE, "entries").tables.commit(
             self._request(base, wanted.through, wanted.level, self._file(name, rows))(
                 parent=wanted.parent(base), after=wanted.after(base), drop=wanted.drop(base)
             ),
@@ -151,7 +151,7 @@ class Ledger:
         parent = self.handle.segment_of(table)
         request = self._request(table, n, level, self._file(f"{table}/{n}.1", rows))
         after = parent.after if parent else self.handle.through
-        done = DiskLine(self.root, PIPELINE, "entries").tables.commit(
+        done = DiskPipeline(self.root, PIPELINE, "entries").tables.commit(
             request(parent=parent, after=after, drop=()), Unfenced()
         )
         older = tuple(s for s in self.handle if s.path != table)

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 from tidemark.model.core.offsets import TopicPartition
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
@@ -82,10 +82,10 @@ QUERY = """
 """
 
 
-def _weights(tidemark: Command, *cuts: tuple[float, ...]) -> DiskLine:
+def _weights(tidemark: Command, *cuts: tuple[float, ...]) -> DiskPipeline:
     """A warehouse with a checkpoint per cut: a rule and sales of these weights."""
     tidemark.declare(DECLARATION, file="shop.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("shop"), "sales", partitions=1)
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("shop"), "sales", partitions=1)
     line.log.create("rules", 1)
     for n, weights in enumerate(cuts, start=1):
         rule = json.dumps({"item": "tea", "rate": n}).encode()

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DECLARATION = '''
@@ -57,7 +57,7 @@ class Site:
     """Four checkpoints: ann and bob, ann again, an hour later cy alone, then nobody."""
 
     tidemark: Command
-    line: DiskLine
+    line: DiskPipeline
 
     def visit(self, *visits: tuple[str, int]) -> None:
         values = []
@@ -81,7 +81,7 @@ class Site:
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="visits.py")
-    made = Site(tidemark, DiskLine(tidemark.warehouse, tidemark.context.pipeline("visits"), "visits", partitions=1))
+    made = Site(tidemark, DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("visits"), "visits", partitions=1))
     for visits in ([("ann", 0), ("bob", 10)], [("ann", 40)], [("cy", 80)], []):
         made.visit(*visits)
         if request.param == "compacted":

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DECLARATION = '''
@@ -86,7 +86,7 @@ def test_sql_diff_and_hash_of_process_state(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="baskets.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("baskets"), "acts", partitions=1)
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("baskets"), "acts", partitions=1)
     states: list[State] = [{}]
     touched: list[set[str]] = [set()]
     for n in range(5):

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import DiskLine
-from tests.in_memory import Payment
+from tests.support.disk import DiskPipeline
+from tests.support.memory import Payment
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -81,7 +81,7 @@ def bank(function: Any, account: type[state.Keyed] = Account) -> Pipeline:
 class Story:
     """A warehouse with a backfill from its first checkpoint, and what was paid in each checkpoint."""
 
-    line: DiskLine
+    line: DiskPipeline
     recorded: Checkpoint
     repeated: Checkpoint
     ancestor: int
@@ -102,7 +102,7 @@ class Story:
 def story(root: Path, account: type[state.Keyed] = Account) -> Story:
     chance = random.Random(SEED)
     print(f"seed {SEED}; repeat with TIDEMARK_TEST_SEED={SEED}")
-    line = DiskLine(root=root, pipeline=bank(as_it_was), topic="payments")
+    line = DiskPipeline(root=root, pipeline=bank(as_it_was), topic="payments")
     paid, made = [], []
     for _ in range(4):
         batch = [(chance.choice("abcdefgh"), chance.choice([0, 1, 2, 3, 6, 9])) for _ in range(9)]
@@ -173,7 +173,7 @@ def test_fields_of_one_side_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_repeated_is_nothing_to_compare(tmp_path: Path) -> None:
-    line = DiskLine(root=tmp_path, pipeline=bank(as_it_was), topic="payments")
+    line = DiskPipeline(root=tmp_path, pipeline=bank(as_it_was), topic="payments")
     line.send([(0, b'{"account":"a","amount":1}', 1)])
     request = BackfillRequest(begins=RestoreRequest(checkpoint=line.checkpoint().id))
     backfill = Backfill(coordinator=line.coordinator, pipeline=line.pipeline, request=request)

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
 from tests.reading.stored_queries import manifests, resolved, segments, text_of
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import CorruptObjectError
@@ -95,7 +95,7 @@ class Books:
 def books(tmp_path_factory: pytest.TempPathFactory) -> Books:
     """Seed 20250207."""
     root, chance, at = tmp_path_factory.mktemp("books"), random.Random(SEED), START
-    line, made = DiskLine(root, _pipeline(Customer), "sales"), Books(root, [], {})
+    line, made = DiskPipeline(root, _pipeline(Customer), "sales"), Books(root, [], {})
     for n in range(1, 8):
         if n == 5:
             line.pipeline = _pipeline(Later)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.reading.ledger import UID, Ledger
-from tests.reading.ranges import read_by_ranges
+from tests.support.key_group_ranges import read_by_ranges
 from tidemark.model.state.compaction import groups_of, is_top_light
 from tidemark.readers import state_reader
 from tidemark.tables.delta_tables import DeltaTables

@@ -1,10 +1,10 @@
-"""Damages manifests of a shelf, and puts them back."""
+"""Damages manifests of a warehouse, and puts them back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from tests.retention.shelves import Shelf
+from tests.support.retention import RetentionPipeline
 from tidemark.coordinator.retention.give_up import GivingUp
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -22,15 +22,15 @@ def torn(raw: bytes, rng: Random) -> bytes:
 
 
 @contextmanager
-def damaged(shelf: Shelf, checkpoint: Checkpoint, rng: Random | None = None) -> Iterator[bytes]:
+def damaged(retained: RetentionPipeline, checkpoint: Checkpoint, rng: Random | None = None) -> Iterator[bytes]:
     """The manifest is damaged in the block; behind it the bytes are back. Gives the whole bytes."""
-    objects, key = shelf.coordinator.objects.store.objects, key_of(checkpoint)  # type: ignore[attr-defined]
+    objects, key = retained.coordinator.objects.store.objects, key_of(checkpoint)  # type: ignore[attr-defined]
     whole = objects[key]
     objects[key] = torn(whole, rng or Random(0))
     yield whole
     objects[key] = whole
 
 
-def giving_up(shelf: Shelf) -> GivingUp:
+def giving_up(retained: RetentionPipeline) -> GivingUp:
     """The verb."""
-    return GivingUp(coordinator=shelf.coordinator)
+    return GivingUp(coordinator=retained.coordinator)

@@ -48,20 +48,20 @@ class ErasureRaces(Races):
         self.scheduler.go(lambda: None)
         self._erase()
         broken = [*self._broken(), *self._found()]
-        self.shelf.sweep(Retention.keep_last(1))
-        self.shelf.sweep(Retention.keep_last(1))
+        self.retained.sweep(Retention.keep_last(1))
+        self.retained.sweep(Retention.keep_last(1))
         return [*broken, *self._broken(), *self._found(), *self._on_disk(), *self._goes_on(), *self._found()]
 
     def _erase(self) -> None:
-        done = self.shelf.erase(UID, KEY, forever=True)
+        done = self.retained.erase(UID, KEY, forever=True)
         self.scheduler.trace.append(f"  erased {done}")
 
     def _broken(self) -> list[str]:
         """As of the races of sweeps; a row of the key is no row."""
-        shelf, found = self.shelf, []
+        retained, found = self.retained, []
         for checkpoint in self._kept():
             try:
-                rows = shelf.rows(checkpoint)
+                rows = retained.rows(checkpoint)
             except StoreError as error:
                 found.append(f"I5: {checkpoint.plan.name} is kept, and {error.what}")
                 continue
@@ -71,18 +71,18 @@ class ErasureRaces(Races):
         return found
 
     def _found(self) -> list[str]:
-        named = [f"{c.plan.name} holds the key" for c in self._kept() if _with(self.shelf.rows(c))]
-        ended = Erasures(self.shelf.coordinator.objects).open()
+        named = [f"{c.plan.name} holds the key" for c in self._kept() if _with(self.retained.rows(c))]
+        ended = Erasures(self.retained.coordinator.objects).open()
         return [*named, *(f"erasure {record.number} has not ended" for record in ended)]
 
     def _on_disk(self) -> list[str]:
         """Files that hold the key, after two sweeps: of nobody but compactions that died, which may still go on."""
-        state = {p: rows for p, rows in self.shelf.tables.files.items() if f"/state/{UID}/" in p}
+        state = {p: rows for p, rows in self.retained.tables.files.items() if f"/state/{UID}/" in p}
         held = [p for p, rows in state.items() if any(row["account"] == KEY for row in rows)]
         return [f"on the disk: {path}" for path in held]
 
     def _kept(self) -> list[Checkpoint]:
-        c = self.shelf.coordinator
+        c = self.retained.coordinator
         gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
         return [x for x in c.timelines.all() if x.plan.name not in gone]
 

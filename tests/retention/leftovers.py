@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from tests.retention.shelves import MemoryShelf
+from tests.support.retention import MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import undelivered
 from tidemark.coordinator.plans.inputs import adopt
@@ -21,15 +21,15 @@ def orphans(c: CheckpointCoordinator, promised: Collection[str]) -> list[str]:
     return [b.timeline for b in _open(c) if not b.is_live and b.timeline not in promised and b.genesis is not None]
 
 
-def leaks(shelf: MemoryShelf) -> list[str]:
+def leaks(retained: MemoryRetentionPipeline) -> list[str]:
     """Checkpoints that nothing needs and that were not released, and files that nothing names or may come to name."""
-    c = shelf.coordinator
+    c = retained.coordinator
     kept = _kept(c)
     wanted = {number for branch in _open(c) for number in _of_branch(c, branch)} | set(_pinned(c)) | _newest(c, kept)
     found = [f"kept for nobody: chk-{x.id}" for x in kept if x.id not in wanted]
-    needed = {path for x in kept for path in shelf.named(x)} | set(_results(shelf))
+    needed = {path for x in kept for path in retained.named(x)} | set(_results(retained))
     folders = tuple(_folders(c)) or ("-",)
-    left = sorted(p for p in shelf.data() - needed if not p.split("/")[-2].startswith(folders))
+    left = sorted(p for p in retained.data() - needed if not p.split("/")[-2].startswith(folders))
     return [*found, *(f"needed by nobody, and there: {path}" for path in left)]
 
 
@@ -112,21 +112,21 @@ def _is_prefix(c: CheckpointCoordinator, read: Checkpoint, uid: str) -> bool:
     return isinstance(head, Checkpoint | Genesis) and head.handles[uid].has_prefix(read.handles[uid])
 
 
-def _results(shelf: MemoryShelf) -> Iterator[str]:
+def _results(retained: MemoryRetentionPipeline) -> Iterator[str]:
     """Files of compactions that the next plan of an open timeline may adopt."""
-    c = shelf.coordinator
+    c = retained.coordinator
     for key in c.objects.list("compactions/"):
         record = c.objects.read(CompactionRecord, key)
         assert record is not None
         head = c.head(record.timeline).entry
         handle = head.handles.get(record.uid) if isinstance(head, Checkpoint | Genesis) else None
         if handle is not None and adopt(handle, record) not in (None, handle):
-            yield from _files(shelf, record.output)
+            yield from _files(retained, record.output)
 
 
-def _files(shelf: MemoryShelf, handle: StateHandle) -> Iterator[str]:
+def _files(retained: MemoryRetentionPipeline, handle: StateHandle) -> Iterator[str]:
     for segment in handle:
-        yield from shelf.of_version(segment)
+        yield from retained.of_version(segment)
 
 
 def _folders(c: CheckpointCoordinator) -> Iterator[str]:

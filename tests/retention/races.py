@@ -20,10 +20,11 @@ from typing import Any
 from greenlet import getcurrent
 
 from tests.retention.leftovers import leaks, orphans, unsent
-from tests.retention.shelves import ASK, ONE_FOLD, OUTBOX, MemoryShelf
-from tests.simulation.scheduler import Killed, Scheduler
-from tests.simulation.stepped import Steps
-from tests.simulation.world import Declared
+from tests.support.crashes import Killed
+from tests.support.interleaving import Scheduler
+from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryRetentionPipeline
+from tests.support.simulation import Declared
+from tests.support.stepped_store import SteppedStore
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -43,7 +44,7 @@ from tidemark.testing.twin.memory import ManualClock, SequentialIds
 from tidemark.testing.twin.table_files import MemoryTableFiles
 from tidemark.testing.twin.tables import MemoryTables
 
-World = tuple[MemoryShelf, dict[int, dict[str, list[str]]]]
+Prepared = tuple[MemoryRetentionPipeline, dict[int, dict[str, list[str]]]]
 Act = Callable[[], None]
 PREPARED = 40
 """So many worlds are made, for schedules to begin in."""
@@ -93,30 +94,30 @@ class Stopped(BaseException):
     """A process is gone."""
 
 
-def made(seed: int, whole: bool) -> "World":
+def made(seed: int, whole: bool) -> "Prepared":
     """A line of checkpoints, perhaps compacted, forked, delivered, swept; and what each checkpoint held."""
     rng, held = Random(seed), dict[int, dict[str, list[str]]]()
     pipeline = WHOLE if whole else FAST
-    shelf = MemoryShelf(pipeline=pipeline, store=Steps(), tables=SlowTables())
+    retained = MemoryRetentionPipeline(pipeline=pipeline, store=SteppedStore(), tables=SlowTables())
 
     def keep(found: Checkpoint) -> None:
-        held[found.id] = shelf.rows(found)
+        held[found.id] = retained.rows(found)
 
     for _ in range(rng.randrange(2, 5)):
-        keep(shelf.checkpoint(rng.choice("ab")))
+        keep(retained.checkpoint(rng.choice("ab")))
         if rng.random() < 0.4:
-            shelf.merge(rng.choice(list(pipeline.schemas())))
+            retained.merge(rng.choice(list(pipeline.schemas())))
         if rng.random() < 0.5:
-            deliver(shelf)
+            deliver(retained)
     if rng.random() < 0.3:
-        abandon(shelf, rng.choice(sorted(held)))
+        abandon(retained, rng.choice(sorted(held)))
     if rng.random() < 0.4:
-        shelf.fork("old", rng.choice(sorted(held)))
+        retained.fork("old", rng.choice(sorted(held)))
         if rng.random() < 0.5:
-            keep(shelf.checkpoint("a", timeline="old"))
+            keep(retained.checkpoint("a", timeline="old"))
     if rng.random() < 0.3:
-        shelf.sweep(Retention.keep_last(2), grace_ms=rng.choice((0, 10_000)))
-    return shelf, held
+        retained.sweep(Retention.keep_last(2), grace_ms=rng.choice((0, 10_000)))
+    return retained, held
 
 
 prepared = lru_cache(maxsize=None)(made)
@@ -129,32 +130,32 @@ def prepare() -> None:
             prepared(number, whole)
 
 
-def abandon(shelf: MemoryShelf, checkpoint: int) -> None:
+def abandon(retained: MemoryRetentionPipeline, checkpoint: int) -> None:
     """Leaves a restore behind that died between its genesis and its closing."""
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("genesis", "after"):
             raise Stopped
 
-    c = replace(shelf.coordinator, listener=crash)
+    c = replace(retained.coordinator, listener=crash)
     with suppress(Stopped):
-        Recovery(coordinator=c).restore(Beginning(checkpoint=shelf.coordinator.checkpoint(checkpoint)))
+        Recovery(coordinator=c).restore(Beginning(checkpoint=retained.coordinator.checkpoint(checkpoint)))
 
 
-def deliver(shelf: MemoryShelf, pause: Callable[[str], None] = lambda what: None) -> None:
+def deliver(retained: MemoryRetentionPipeline, pause: Callable[[str], None] = lambda what: None) -> None:
     """Sends what waits in outboxes, oldest first."""
-    for due in undelivered(shelf.coordinator):
+    for due in undelivered(retained.coordinator):
         pause(f"send {due.table.name} of {due.checkpoint.plan.name}")
         try:
-            shelf.held(due.table.handle)
+            retained.held(due.table.handle)
         except StoreError:
-            if due.checkpoint.id in {again.checkpoint.id for again in undelivered(shelf.coordinator)}:
+            if due.checkpoint.id in {again.checkpoint.id for again in undelivered(retained.coordinator)}:
                 raise
             continue  # sent, or left behind by a restore, meanwhile
-        delivered(shelf.coordinator, due)
+        delivered(retained.coordinator, due)
 
 
-def copied(world: "World") -> "World":
+def copied(world: "Prepared") -> "Prepared":
     """A world of its own with what another one has."""
     old, held = world
     tables = SlowTables(
@@ -163,15 +164,15 @@ def copied(world: "World") -> "World":
         oldest=dict(old.tables.oldest),
         log_checkpoints={name: set(found) for name, found in old.tables.log_checkpoints.items()},
     )
-    shelf = MemoryShelf(
+    retained = MemoryRetentionPipeline(
         pipeline=old.pipeline,
-        store=Steps(dict(old.store.objects)),
+        store=SteppedStore(dict(old.store.objects)),
         log=deepcopy(old.log),
         tables=tables,
         clock=ManualClock(old.clock.ms),
         ids=SequentialIds(old.ids.last),
     )
-    return shelf, dict(held)
+    return retained, dict(held)
 
 
 class Races:
@@ -195,11 +196,11 @@ class Races:
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.disposed: set[str] = set()
-        self.shelf, self.held = copied(prepared(seed % PREPARED, self.takes_the_whole and seed % 2 == 1))
-        shelf, pause = self.shelf, self._pause
-        assert isinstance(shelf.tables, SlowTables)
-        shelf.store.pause, shelf.tables.pause, shelf.store.erases = pause, pause, self.erases
-        shelf.files = SlowFiles(shelf.tables, pause)
+        self.retained, self.held = copied(prepared(seed % PREPARED, self.takes_the_whole and seed % 2 == 1))
+        retained, pause = self.retained, self._pause
+        assert isinstance(retained.tables, SlowTables)
+        retained.store.pause, retained.tables.pause, retained.store.erases = pause, pause, self.erases
+        retained.files = SlowFiles(retained.tables, pause)
 
     def _pause(self, what: str) -> None:
         """A process that was killed does nothing more, not even in its finally blocks."""
@@ -247,8 +248,8 @@ class Races:
         """What was broken, in words; then the world is left to itself and swept twice."""
         self.scheduler.go(lambda: None)
         broken = [*self._broken(), *self._closed_orphans()]
-        self.shelf.sweep(Retention.keep_last(1))
-        self.shelf.sweep(Retention.keep_last(1))
+        self.retained.sweep(Retention.keep_last(1))
+        self.retained.sweep(Retention.keep_last(1))
         return [*broken, *self._broken(), *self._left(), *self._goes_on()]
 
     def _patient(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -264,7 +265,7 @@ class Races:
         """What works on a timeline that is closed meanwhile works for nothing, and may find its files gone."""
 
         def go() -> None:
-            timelines = self.shelf.coordinator.timelines
+            timelines = self.retained.coordinator.timelines
             live = timelines.live()
             try:
                 act()
@@ -278,98 +279,98 @@ class Races:
         return self.rng.choice(sorted(self.held))
 
     def _sweep(self) -> None:
-        self.shelf.sweep(Retention.keep_last(1))
+        self.retained.sweep(Retention.keep_last(1))
 
     def _pin(self) -> None:
         name, number = f"s{self.rng.randrange(10**6)}", self._any()
-        self.shelf.save(name, number)
+        self.retained.save(name, number)
         self.pinned.append((name, number))
 
     def _fork(self) -> None:
         name = f"f{self.rng.randrange(10**6)}"
-        found = self.shelf.coordinator.checkpoint(self._any())
-        self.shelf.recovery.fork(Beginning(checkpoint=found), name)
+        found = self.retained.coordinator.checkpoint(self._any())
+        self.retained.recovery.fork(Beginning(checkpoint=found), name)
         self.begun.append(name)
         self._run(name)
 
     def _restore(self) -> None:
-        found = self.shelf.coordinator.checkpoint(self._any())
-        self.shelf.recovery.restore(Beginning(checkpoint=found))
+        found = self.retained.coordinator.checkpoint(self._any())
+        self.retained.recovery.restore(Beginning(checkpoint=found))
 
     def _finish(self) -> None:
         """Repeats a restore that died, in the words that it was asked in."""
-        for genesis in (b.genesis for b in branches(self.shelf.coordinator.timelines) if b.fate == "not live"):
+        for genesis in (b.genesis for b in branches(self.retained.coordinator.timelines) if b.fate == "not live"):
             assert genesis is not None, "the first timeline was live"
-            found = self.shelf.coordinator.checkpoint(genesis.parent)
-            self.shelf.recovery.restore(Beginning(checkpoint=found))
+            found = self.retained.coordinator.checkpoint(genesis.parent)
+            self.retained.recovery.restore(Beginning(checkpoint=found))
             break
 
     def _deliver(self) -> None:
-        deliver(self.shelf, self._pause)
+        deliver(self.retained, self._pause)
 
     def _run(self, timeline: str | None = None) -> None:
-        shelf = self.shelf
-        shelf.pay(self.rng.choice(("a", "b", "") if shelf.pipeline is WHOLE else "ab"))
+        retained = self.retained
+        retained.pay(self.rng.choice(("a", "b", "") if retained.pipeline is WHOLE else "ab"))
         CheckpointLoop(
-            coordinator=shelf.coordinator, pipeline=shelf.pipeline, execute=shelf.run, timeline=timeline
+            coordinator=retained.coordinator, pipeline=retained.pipeline, execute=retained.run, timeline=timeline
         ).run_once(ASK)
 
     def _merge(self) -> None:
         """A compaction as the product has it: job record, files, commit, record."""
-        shelf = self.shelf
-        newest, uid = next(shelf.coordinator.checkpoints(), None), self.rng.choice(list(shelf.pipeline.schemas()))
+        retained = self.retained
+        newest, uid = next(retained.coordinator.checkpoints(), None), self.rng.choice(list(retained.pipeline.schemas()))
         if newest is None or not newest.handles[uid]:
             return
-        job = f"{shelf.ids.last + 1:032x}"
+        job = f"{retained.ids.last + 1:032x}"
         opened = JobRecord(
             job=job, kind="compaction", uid=uid, checkpoint=newest.id,
-            opened_at_ms=shelf.clock.now_ms(), write_id=job,
+            opened_at_ms=retained.clock.now_ms(), write_id=job,
         )  # fmt: skip
-        shelf.coordinator.objects.put(job_key(job), opened)
-        refuse_doomed(shelf.coordinator, newest.id)
-        shelf.compact(newest, uid, newest.handles[uid], job=job)
+        retained.coordinator.objects.put(job_key(job), opened)
+        refuse_doomed(retained.coordinator, newest.id)
+        retained.compact(newest, uid, newest.handles[uid], job=job)
 
     def _export(self) -> None:
         """Reads a checkpoint for a while, under a job; what it has begun it can end."""
-        found = self.shelf.coordinator.checkpoint(self._any())
-        with open_job(self.shelf.coordinator, "export", found.id):
+        found = self.retained.coordinator.checkpoint(self._any())
+        with open_job(self.retained.coordinator, "export", found.id):
             for _ in range(40):
-                self.shelf.coordinator.objects.list("ids/")
-                if self.shelf.rows(found) != self.held[found.id]:
+                self.retained.coordinator.objects.list("ids/")
+                if self.retained.rows(found) != self.held[found.id]:
                     raise AssertionError(f"an export of {found.plan.name} reads something else")
 
     def _dispose(self) -> None:
-        for record in self.shelf.savepoints.list()[:1]:
-            self.shelf.savepoints.dispose(record.name)
+        for record in self.retained.savepoints.list()[:1]:
+            self.retained.savepoints.dispose(record.name)
             self.disposed.add(record.name)
 
     def _forks(self) -> list[str]:
         """Timelines that may become live: forks, and what restores left that died."""
-        timelines = self.shelf.coordinator.timelines
+        timelines = self.retained.coordinator.timelines
         return [b.timeline for b in branches(timelines) if b.fate in {"fork", "not live"}]
 
     def _is_closed(self, name: str) -> bool:
-        return isinstance(self.shelf.coordinator.head(name).entry, Closing)
+        return isinstance(self.retained.coordinator.head(name).entry, Closing)
 
     def _end(self) -> None:
         found = self._forks()
         for name in self.rng.sample(found, min(1, len(found))):
-            Ending(coordinator=self.shelf.coordinator).close(name)
+            Ending(coordinator=self.retained.coordinator).close(name)
             self.ended.append(name)
 
     def _promote(self) -> None:
         for name in self._forks()[-1:]:
-            Promotion(coordinator=self.shelf.coordinator).promote(name, discard=True)
+            Promotion(coordinator=self.retained.coordinator).promote(name, discard=True)
 
     def _broken(self) -> list[str]:
         """What does not hold of checkpoints and savepoints; reads as the hub, so that nobody goes on."""
-        c, found = self.shelf.coordinator, []
+        c, found = self.retained.coordinator, []
         gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
         for checkpoint in c.timelines.all():
             if checkpoint.plan.name in gone:
                 continue
             try:
-                rows = self.shelf.rows(checkpoint)
+                rows = self.retained.rows(checkpoint)
             except StoreError as error:
                 found.append(f"I5: {checkpoint.plan.name} is kept, and {error.what}")
                 continue
@@ -382,13 +383,13 @@ class Races:
 
     def _closed_orphans(self) -> list[str]:
         """Closes what nobody was promised, and says what cannot be closed."""
-        shelf, found = self.shelf, []
-        left = orphans(shelf.coordinator, {*self.begun, "old"})
+        retained, found = self.retained, []
+        left = orphans(retained.coordinator, {*self.begun, "old"})
         if left:
-            shelf.checkpoint("a")  # the place that a promote or a restore has claimed is taken now
+            retained.checkpoint("a")  # the place that a promote or a restore has claimed is taken now
         for name in left:
             try:
-                Ending(coordinator=shelf.coordinator).close(name)
+                Ending(coordinator=retained.coordinator).close(name)
             except ConflictError as error:
                 if "is in progress" not in error.what:
                     found.append(f"{name} was never live, and cannot be closed: {error.what}")
@@ -396,11 +397,11 @@ class Races:
 
     def _left(self) -> list[str]:
         """What retention keeps for nobody, after two sweeps with nobody beside them."""
-        return leaks(self.shelf)
+        return leaks(self.retained)
 
     def _goes_on(self) -> list[str]:
         """Every timeline that was promised, and the live one, takes a checkpoint."""
-        c, found = self.shelf.coordinator, []
+        c, found = self.retained.coordinator, []
         survey = look(c, Retention.keep_last(1))
         kept = survey.lines.checkpoints
         found += [f"{name} was ended, and keeps {kept[name]}" for name in self._kept_by_nobody(survey)]
@@ -410,7 +411,7 @@ class Races:
             if self._is_closed(name):
                 continue
             try:
-                self.shelf.rows(self.shelf.checkpoint("a", timeline=name))
+                self.retained.rows(self.retained.checkpoint("a", timeline=name))
             except (StoreError, NotFoundError) as error:
                 found.append(f"I10: timeline {name} does not go on: {error.what}")
         return found
@@ -452,7 +453,7 @@ def repro(seed: int, bug: str | None = None) -> str:
 
 def main() -> int:
     """The command: `--seed N` prints a trace, `--schedules N` plays that many."""
-    from tests.retention.planted import BUGS
+    from tests.retention.retention_bugs import BUGS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int)

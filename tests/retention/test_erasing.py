@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.retention.shelves import ASK, ONE_FOLD, DiskShelf, MemoryShelf, Shelf
-from tests.retention.walk import CrashAt, Died
+from tests.support.crashes import CrashAt, Killed
+from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
 from tidemark.coordinator.plans import inputs
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Aborted, NothingOpen, OpenPlan
@@ -23,76 +23,79 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.operations.replay import Rehearsal
 from tidemark.testing.twin.memory import MemoryCompute
 
-Make = Callable[[Path], Shelf]
-WORLDS = [pytest.param(lambda at: MemoryShelf(), id="memory"), pytest.param(DiskShelf, id="disk")]
+Make = Callable[[Path], RetentionPipeline]
+WORLDS = [
+    pytest.param(lambda at: MemoryRetentionPipeline(), id="memory"),
+    pytest.param(DiskRetentionPipeline, id="disk"),
+]
 
 
-def kept(shelf: Shelf) -> list[Checkpoint]:
+def kept(retained: RetentionPipeline) -> list[Checkpoint]:
     """Checkpoints that were not released."""
-    gone = {name for name, t in of_checkpoints(shelf.coordinator.objects).items() if t.confirmed}
-    return [c for c in shelf.coordinator.timelines.all() if c.plan.name not in gone]
+    gone = {name for name, t in of_checkpoints(retained.coordinator.objects).items() if t.confirmed}
+    return [c for c in retained.coordinator.timelines.all() if c.plan.name not in gone]
 
 
-def holding(shelf: Shelf, uid: str, key: str) -> dict[str, int]:
+def holding(retained: RetentionPipeline, uid: str, key: str) -> dict[str, int]:
     """Rows of a key per restore point that is kept, read without the product's search."""
     found = {}
-    for c in kept(shelf):
-        rows = [r for a in c.sealed.acks if a.uid == uid for r in shelf.held(a.handle) if r["account"] == key]
+    for c in kept(retained):
+        rows = [r for a in c.sealed.acks if a.uid == uid for r in retained.held(a.handle) if r["account"] == key]
         found[c.plan.name] = len(rows)
     return found
 
 
-def others(shelf: Shelf, key: str) -> dict[str, dict[str, list[str]]]:
+def others(retained: RetentionPipeline, key: str) -> dict[str, dict[str, list[str]]]:
     """All rows that every checkpoint names, but for those of a key."""
     return {
-        c.plan.name: {k: [r for r in rows if f"'account': '{key}'" not in r] for k, rows in shelf.rows(c).items()}
-        for c in kept(shelf)
+        c.plan.name: {k: [r for r in rows if f"'account': '{key}'" not in r] for k, rows in retained.rows(c).items()}
+        for c in kept(retained)
     }
 
 
 @pytest.mark.parametrize("make", WORLDS)
 def test_a_key_is_gone_from_every_checkpoint_and_all_else_stays(make: Make, tmp_path: Path) -> None:
-    shelf = make(tmp_path)
+    retained = make(tmp_path)
     for accounts in (["ann", "bob"], ["bob"], ["ann", "cid"]):
-        shelf.checkpoint(*accounts)
-    shelf.merge("accounts")
-    shelf.checkpoint("ann", "bob")
-    shelf.checkpoint("bob")
-    assert holding(shelf, "accounts", "ann") == {"chk-1": 1, "chk-2": 1, "chk-3": 2, "chk-4": 2, "chk-5": 2}
-    before = others(shelf, "ann")
-    done = shelf.erase("accounts", "ann")
+        retained.checkpoint(*accounts)
+    retained.merge("accounts")
+    retained.checkpoint("ann", "bob")
+    retained.checkpoint("bob")
+    assert holding(retained, "accounts", "ann") == {"chk-1": 1, "chk-2": 1, "chk-3": 2, "chk-4": 2, "chk-5": 2}
+    before = others(retained, "ann")
+    done = retained.erase("accounts", "ann")
     assert done.number == 1
     assert sorted(done.restore_points) == [f"chk-{n}" for n in range(1, 6)]
-    assert set(holding(shelf, "accounts", "ann").values()) == {0}
-    assert others(shelf, "ann") == before
-    assert shelf.erase("accounts", "ann").number == 0, "there is nothing left to erase"
-    shelf.sweep(None)
-    assert others(shelf, "ann") == before
-    shelf.checkpoint("ann", "dan")
-    assert holding(shelf, "accounts", "ann")["chk-6"] == 1, "later records count"
-    shelf.sweep(Retention.keep_last(1))
-    assert holding(shelf, "accounts", "ann")["chk-6"] == 1
+    assert set(holding(retained, "accounts", "ann").values()) == {0}
+    assert others(retained, "ann") == before
+    assert retained.erase("accounts", "ann").number == 0, "there is nothing left to erase"
+    retained.sweep(None)
+    assert others(retained, "ann") == before
+    retained.checkpoint("ann", "dan")
+    assert holding(retained, "accounts", "ann")["chk-6"] == 1, "later records count"
+    retained.sweep(Retention.keep_last(1))
+    assert holding(retained, "accounts", "ann")["chk-6"] == 1
 
 
 def points() -> list[str]:
     """Every crash point of an erasure, in order."""
     seen: list[str] = []
-    line(MemoryShelf()).erase("accounts", "ann", lambda step, moment: seen.append(f"{step}:{moment}"))
+    line(MemoryRetentionPipeline()).erase("accounts", "ann", lambda step, moment: seen.append(f"{step}:{moment}"))
     return seen
 
 
-def line(shelf: Shelf) -> Shelf:
+def line(retained: RetentionPipeline) -> RetentionPipeline:
     """Three checkpoints, one compacted; a fork with a checkpoint, one without; a plan that was left open."""
-    shelf.checkpoint("ann", "bob")
-    shelf.checkpoint("bob", "ann")
-    shelf.merge("accounts")
-    shelf.checkpoint("ann", "cid")
-    shelf.fork("trial", 2)
-    shelf.checkpoint("ann", timeline="trial")
-    shelf.fork("newborn", 3)
-    shelf.pay("ann")
-    shelf.coordinator.trigger(shelf.pipeline, ASK)
-    return shelf
+    retained.checkpoint("ann", "bob")
+    retained.checkpoint("bob", "ann")
+    retained.merge("accounts")
+    retained.checkpoint("ann", "cid")
+    retained.fork("trial", 2)
+    retained.checkpoint("ann", timeline="trial")
+    retained.fork("newborn", 3)
+    retained.pay("ann")
+    retained.coordinator.trigger(retained.pipeline, ASK)
+    return retained
 
 
 def test_an_erasure_passes_all_of_its_crash_points() -> None:
@@ -103,120 +106,120 @@ def test_an_erasure_passes_all_of_its_crash_points() -> None:
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1))
 def test_an_erasure_that_dies_anywhere_comes_to_its_end_when_it_is_repeated(nth: int) -> None:
-    shelf = line(MemoryShelf())
-    before = others(shelf, "ann")
-    with pytest.raises(Died):
-        shelf.erase("accounts", "ann", CrashAt(nth))
-    assert others(shelf, "ann") == before, "half done is still whole"
-    shelf.erase("accounts", "ann")
-    assert set(holding(shelf, "accounts", "ann").values()) == {0}
-    assert others(shelf, "ann") == before
-    shelf.sweep(None)
-    assert others(shelf, "ann") == before
-    assert Erasures(shelf.coordinator.objects).open() == []
-    assert shelf.checkpoint("ann").handles, "the pipeline goes on"
-    assert shelf.checkpoint("dan", timeline="newborn").handles
+    retained = line(MemoryRetentionPipeline())
+    before = others(retained, "ann")
+    with pytest.raises(Killed):
+        retained.erase("accounts", "ann", CrashAt(nth))
+    assert others(retained, "ann") == before, "half done is still whole"
+    retained.erase("accounts", "ann")
+    assert set(holding(retained, "accounts", "ann").values()) == {0}
+    assert others(retained, "ann") == before
+    retained.sweep(None)
+    assert others(retained, "ann") == before
+    assert Erasures(retained.coordinator.objects).open() == []
+    assert retained.checkpoint("ann").handles, "the pipeline goes on"
+    assert retained.checkpoint("dan", timeline="newborn").handles
 
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1, 5))
 def test_on_delta_tables_too(nth: int, tmp_path: Path) -> None:
-    shelf = line(DiskShelf(tmp_path))
-    before = others(shelf, "ann")
-    with pytest.raises(Died):
-        shelf.erase("accounts", "ann", CrashAt(nth))
-    shelf.erase("accounts", "ann")
-    assert set(holding(shelf, "accounts", "ann").values()) == {0}
-    assert others(shelf, "ann") == before
-    shelf.sweep(None)
+    retained = line(DiskRetentionPipeline(tmp_path))
+    before = others(retained, "ann")
+    with pytest.raises(Killed):
+        retained.erase("accounts", "ann", CrashAt(nth))
+    retained.erase("accounts", "ann")
+    assert set(holding(retained, "accounts", "ann").values()) == {0}
+    assert others(retained, "ann") == before
+    retained.sweep(None)
     tables = [p for p in (tmp_path / "shelf/state/accounts").rglob("*") if p.is_file()]
     assert not [p for p in tables if b"ann" in p.read_bytes()]
 
 
 def test_a_compaction_of_what_was_revised_since_is_never_adopted() -> None:
-    shelf = MemoryShelf()
-    shelf.checkpoint("ann", "bob")
-    found = shelf.checkpoint("ann")
-    shelf.erase("accounts", "ann")
-    shelf.compact(found, "accounts", found.handles["accounts"])  # it had read the manifest before
-    after = shelf.checkpoint("bob")
+    retained = MemoryRetentionPipeline()
+    retained.checkpoint("ann", "bob")
+    found = retained.checkpoint("ann")
+    retained.erase("accounts", "ann")
+    retained.compact(found, "accounts", found.handles["accounts"])  # it had read the manifest before
+    after = retained.checkpoint("bob")
     assert after.plan.adopted == {}
-    assert holding(shelf, "accounts", "ann") == {"chk-1": 0, "chk-2": 0, "chk-3": 0}
-    assert look(shelf.coordinator, None).jobs.adoptable == ()
-    shelf.merge("accounts")
-    assert "accounts" in shelf.checkpoint("cid").plan.adopted, "a later one is"
+    assert holding(retained, "accounts", "ann") == {"chk-1": 0, "chk-2": 0, "chk-3": 0}
+    assert look(retained.coordinator, None).jobs.adoptable == ()
+    retained.merge("accounts")
+    assert "accounts" in retained.checkpoint("cid").plan.adopted, "a later one is"
 
 
 def test_without_the_look_at_the_revision_a_compaction_brings_the_key_back() -> None:
-    shelf = MemoryShelf()
-    found = shelf.checkpoint("ann", "bob")
-    shelf.erase("accounts", "ann")
-    shelf.compact(found, "accounts", found.handles["accounts"])
+    retained = MemoryRetentionPipeline()
+    found = retained.checkpoint("ann", "bob")
+    retained.erase("accounts", "ann")
+    retained.compact(found, "accounts", found.handles["accounts"])
     with patch.object(inputs, "is_void", lambda *given: False):
-        shelf.checkpoint("bob")
-    assert holding(shelf, "accounts", "ann") == {"chk-1": 0, "chk-2": 1}, "the test above would not see it"
+        retained.checkpoint("bob")
+    assert holding(retained, "accounts", "ann") == {"chk-1": 0, "chk-2": 1}, "the test above would not see it"
 
 
 def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> None:
-    shelf = MemoryShelf()
-    shelf.checkpoint("ann")
-    head = shelf.coordinator.head()
-    shelf.erase("accounts", "ann")
-    free = shelf.coordinator.standing(head)
-    shelf.pay("bob")
+    retained = MemoryRetentionPipeline()
+    retained.checkpoint("ann")
+    head = retained.coordinator.head()
+    retained.erase("accounts", "ann")
+    free = retained.coordinator.standing(head)
+    retained.pay("bob")
     assert isinstance(free, NothingOpen)
-    late = shelf.coordinator._planner().plan(shelf.pipeline, ASK, head, free)  # who planned had read the old head
+    late = retained.coordinator._planner().plan(retained.pipeline, ASK, head, free)  # who planned had read the old head
     assert isinstance(late, OpenPlan)
-    state = shelf.coordinator.begin(late.plan)
+    state = retained.coordinator.begin(late.plan)
     assert isinstance(state, Aborted)
     assert state.record.failure.reason is FailureReason.STATE_ERASED
-    shelf.checkpoint("cid")
-    assert set(holding(shelf, "accounts", "ann").values()) == {0}
+    retained.checkpoint("cid")
+    assert set(holding(retained, "accounts", "ann").values()) == {0}
 
 
 def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_and_holds_nothing() -> None:
-    shelf = MemoryShelf()
-    found = shelf.checkpoint("ann")
-    shelf.erase("accounts", "ann")
+    retained = MemoryRetentionPipeline()
+    found = retained.checkpoint("ann")
+    retained.erase("accounts", "ann")
     with pytest.raises(ConflictError, match="a key was erased from chk-1 while timeline late began there"):
-        shelf.recovery.fork(Beginning(checkpoint=found), "late")
+        retained.recovery.fork(Beginning(checkpoint=found), "late")
     with pytest.raises(ConflictError, match="run the command again"):
-        shelf.checkpoint("bob", timeline="late")
-    survey = look(shelf.coordinator, None)
+        retained.checkpoint("bob", timeline="late")
+    survey = look(retained.coordinator, None)
     assert survey.stillborn == {"late"}
-    shelf.sweep(None)
-    state = [rows for path, rows in shelf.tables.files.items() if "/state/accounts/" in path]
+    retained.sweep(None)
+    state = [rows for path, rows in retained.tables.files.items() if "/state/accounts/" in path]
     assert not [r for rows in state for r in rows if r["account"] == "ann"]
-    shelf.fork("again", 1)
-    shelf.checkpoint("bob", timeline="again")
+    retained.fork("again", 1)
+    retained.checkpoint("bob", timeline="again")
 
 
 def test_a_sweep_between_the_commit_and_the_revision_deletes_nothing_of_either() -> None:
-    shelf = line(MemoryShelf())
-    before = others(shelf, "ann")
+    retained = line(MemoryRetentionPipeline())
+    before = others(retained, "ann")
 
     def sweep(step: str, moment: str) -> None:
         if (step, moment) == ("erase.revision", "before"):
-            shelf.sweep(None)
+            retained.sweep(None)
 
-    shelf.erase("accounts", "ann", sweep)
-    assert others(shelf, "ann") == before
-    assert set(holding(shelf, "accounts", "ann").values()) == {0}
+    retained.erase("accounts", "ann", sweep)
+    assert others(retained, "ann") == before
+    assert set(holding(retained, "accounts", "ann").values()) == {0}
 
 
 def test_two_erasures_at_once_both_come_to_their_end() -> None:
-    shelf = line(MemoryShelf())
-    before = others(shelf, "ann")
+    retained = line(MemoryRetentionPipeline())
+    before = others(retained, "ann")
     inside: list[int] = []
 
     def other(step: str, moment: str) -> None:
         if (step, moment) == ("erase.revision", "before") and not inside:
-            inside.append(shelf.erase("accounts", "bob").number)
+            inside.append(retained.erase("accounts", "bob").number)
 
-    shelf.erase("accounts", "ann", other)
+    retained.erase("accounts", "ann", other)
     assert inside == [2]
     for key in ("ann", "bob"):
-        assert set(holding(shelf, "accounts", key).values()) == {0}, key
-    for name, kinds in others(shelf, "ann").items():
+        assert set(holding(retained, "accounts", key).values()) == {0}, key
+    for name, kinds in others(retained, "ann").items():
         left = [r for r in before[name]["accounts state"] if "'account': 'bob'" not in r]
         assert kinds["accounts state"] == left
 
@@ -225,10 +228,10 @@ def test_two_erasures_at_once_both_come_to_their_end() -> None:
 def test_what_is_remembered_after_erasures_is_what_came_since(seed: int) -> None:
     """Plain counts, from which an erased key is taken: what came before its erasure counts no more."""
     print(f"seed {seed}")
-    rng, shelf = Random(seed), MemoryShelf(pipeline=ONE_FOLD)
+    rng, retained = Random(seed), MemoryRetentionPipeline(pipeline=ONE_FOLD)
     counts: dict[str, int] = {}
     blocked: set[str] = set()
-    compute = MemoryCompute(pipeline=ONE_FOLD, log=shelf.log, tables=shelf.tables)
+    compute = MemoryCompute(pipeline=ONE_FOLD, log=retained.log, tables=retained.tables)
     for _ in range(25):
         act = rng.choice(("pay", "pay", "pay", "erase", "merge", "block", "sweep"))
         key = rng.choice("abcd")
@@ -236,34 +239,34 @@ def test_what_is_remembered_after_erasures_is_what_came_since(seed: int) -> None
             accounts = [rng.choice("abcd") for _ in range(3)]
             for account in accounts:
                 counts[account] = counts.get(account, 0) + (account not in blocked)
-            found = shelf.checkpoint(*accounts)
+            found = retained.checkpoint(*accounts)
             state = {k[0]: row["payments"] for k, row in compute.resolve(found, "accounts").items()}
             assert state == {k: n for k, n in counts.items() if n}
         elif act == "merge":
-            shelf.merge("accounts")
+            retained.merge("accounts")
         elif act == "sweep":
-            shelf.sweep(Retention.keep_last(2))
+            retained.sweep(Retention.keep_last(2))
         else:
             forever = act == "block" and rng.random() < 0.4
-            shelf.erase("accounts", key, forever=forever)
+            retained.erase("accounts", key, forever=forever)
             counts.pop(key, None)
             blocked |= {key} if forever else set()
 
 
 @pytest.mark.parametrize("uid", ["accounts", "teller"])
 def test_a_replay_of_an_erased_checkpoint_comes_to_the_state_that_is_recorded(uid: str) -> None:
-    shelf = MemoryShelf()
-    shelf.checkpoint("ann", "bob")
-    shelf.checkpoint("ann", "cid", "bob")
-    shelf.merge(uid)
-    shelf.checkpoint("ann")
-    shelf.erase(uid, "ann")
-    shelf.checkpoint("ann", "bob", "ann")
-    compute = MemoryCompute(pipeline=shelf.pipeline, log=shelf.log, tables=shelf.tables)
+    retained = MemoryRetentionPipeline()
+    retained.checkpoint("ann", "bob")
+    retained.checkpoint("ann", "cid", "bob")
+    retained.merge(uid)
+    retained.checkpoint("ann")
+    retained.erase(uid, "ann")
+    retained.checkpoint("ann", "bob", "ann")
+    compute = MemoryCompute(pipeline=retained.pipeline, log=retained.log, tables=retained.tables)
     counts = {}
-    for found in kept(shelf):
+    for found in kept(retained):
         rehearsal = Rehearsal(found.plan, f"shelf/scratch/{found.id}")
-        again = replace(found, plan=rehearsal.plan, sealed=shelf.run(rehearsal))
+        again = replace(found, plan=rehearsal.plan, sealed=retained.run(rehearsal))
         recorded, replayed = compute.resolve(found, uid), compute.resolve(again, uid)
         assert replayed == recorded, found.plan.name
         counts[found.plan.name] = {key[0]: row["payments"] for key, row in recorded.items()}

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.finds import violations
 from tests.retention.erasure_races import explore
+from tests.support.bug_finds import violations
 from tidemark.coordinator.checkpoints import coordinator
 from tidemark.coordinator.recovery import restore as recovery
 

@@ -1,12 +1,12 @@
-"""Sweeps interleaved with everything that may need a file; and that the bugs of `planted` are found (I5, fault 34)."""
+"""Sweeps interleaved with everything that may need a file; the bugs of `retention_bugs` are found (I5, fault 34)."""
 
 import os
 
 import pytest
 
-from tests.finds import violations
-from tests.retention.planted import BUGS
 from tests.retention.races import explore, prepare, repro
+from tests.retention.retention_bugs import BUGS
+from tests.support.bug_finds import violations
 
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_RACES", "10000"))
 CHUNKS = 8

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.retention.shelves import ONE_FOLD, MemoryShelf
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
+from tests.support.retention import ONE_FOLD, MemoryRetentionPipeline
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.coordinator.retention.legal_holds import Holding
 from tidemark.coordinator.retention.stored_rule import Rules
@@ -19,92 +19,94 @@ from tidemark.model.retention.savepoint import TombstoneKind
 
 
 @pytest.fixture
-def shelf() -> MemoryShelf:
-    return MemoryShelf(pipeline=ONE_FOLD)
+def retained() -> MemoryRetentionPipeline:
+    return MemoryRetentionPipeline(pipeline=ONE_FOLD)
 
 
-def released(shelf: MemoryShelf, rule: Retention) -> list[str]:
-    return list(shelf.plan(rule).released)
+def released(retained: MemoryRetentionPipeline, rule: Retention) -> list[str]:
+    return list(retained.plan(rule).released)
 
 
-def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(shelf: MemoryShelf) -> None:
+def test_what_a_restore_has_left_goes_as_newer_checkpoints_arrive(retained: MemoryRetentionPipeline) -> None:
     for _ in range(4):
-        shelf.checkpoint("a")
-    shelf.restore(2)
-    assert released(shelf, Retention.keep_last(2)) == [], (
+        retained.checkpoint("a")
+    retained.restore(2)
+    assert released(retained, Retention.keep_last(2)) == [], (
         "chk-3 and chk-4 are the newest, chk-2 and chk-1 the live line"
     )
-    shelf.checkpoint("a")
-    assert released(shelf, Retention.keep_last(2)) == ["chk-1", "chk-3"]
-    shelf.checkpoint("a")
-    assert released(shelf, Retention.keep_last(2)) == ["chk-1", "chk-2", "chk-3", "chk-4"]
+    retained.checkpoint("a")
+    assert released(retained, Retention.keep_last(2)) == ["chk-1", "chk-3"]
+    retained.checkpoint("a")
+    assert released(retained, Retention.keep_last(2)) == ["chk-1", "chk-2", "chk-3", "chk-4"]
 
 
-def test_a_fork_is_counted_by_itself(shelf: MemoryShelf) -> None:
+def test_a_fork_is_counted_by_itself(retained: MemoryRetentionPipeline) -> None:
     for _ in range(3):
-        shelf.checkpoint("a")
-    shelf.fork("trial", 1)
-    assert released(shelf, Retention.keep_last(1)) == ["chk-2"], "the fork began at chk-1 and has none of its own"
+        retained.checkpoint("a")
+    retained.fork("trial", 1)
+    assert released(retained, Retention.keep_last(1)) == ["chk-2"], "the fork began at chk-1 and has none of its own"
     for _ in range(2):
-        shelf.checkpoint("b", timeline="trial")
-    assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2", "chk-4"]
-    assert released(shelf, Retention.keep_last(2)) == ["chk-1"]
+        retained.checkpoint("b", timeline="trial")
+    assert released(retained, Retention.keep_last(1)) == ["chk-1", "chk-2", "chk-4"]
+    assert released(retained, Retention.keep_last(2)) == ["chk-1"]
 
 
-def test_after_a_promote_both_lines_are_one(shelf: MemoryShelf) -> None:
+def test_after_a_promote_both_lines_are_one(retained: MemoryRetentionPipeline) -> None:
     for _ in range(2):
-        shelf.checkpoint("a")
-    shelf.fork("trial", 1)
-    shelf.checkpoint(timeline="trial")
-    shelf.promote("trial")
-    assert released(shelf, Retention.keep_last(1)) == ["chk-1", "chk-2"]
+        retained.checkpoint("a")
+    retained.fork("trial", 1)
+    retained.checkpoint(timeline="trial")
+    retained.promote("trial")
+    assert released(retained, Retention.keep_last(1)) == ["chk-1", "chk-2"]
 
 
-def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_asked_for(shelf: MemoryShelf) -> None:
+def test_a_stop_takes_everything_but_the_newest_and_what_is_pinned_where_it_was_asked_for(
+    retained: MemoryRetentionPipeline,
+) -> None:
     for _ in range(4):
-        shelf.checkpoint("a")
-    shelf.save("june", 2)
+        retained.checkpoint("a")
+    retained.save("june", 2)
     kept, gone = Retention.keep_last(3), Retention.keep_last(3) | Retention.delete_on_stop()
-    assert released(shelf, gone) == released(shelf, kept) == ["chk-1"]
-    assert released(shelf, Retention.delete_on_stop()) == []
-    stopping = Stopping(shelf.coordinator)
+    assert released(retained, gone) == released(retained, kept) == ["chk-1"]
+    assert released(retained, Retention.delete_on_stop()) == []
+    stopping = Stopping(retained.coordinator)
     stopping.stop("over")
-    assert released(shelf, kept) == ["chk-1"], "a stop alone changes nothing"
-    assert released(shelf, gone) == released(shelf, Retention.delete_on_stop()) == ["chk-1", "chk-3"]
+    assert released(retained, kept) == ["chk-1"], "a stop alone changes nothing"
+    assert released(retained, gone) == released(retained, Retention.delete_on_stop()) == ["chk-1", "chk-3"]
     stopping.resume("after all")
-    assert released(shelf, gone) == ["chk-1"]
+    assert released(retained, gone) == ["chk-1"]
     stopping.stop("over")
-    shelf.sweep(gone)
-    assert not any(f.path.endswith("/3.1/part-0.parquet") for f in shelf.plan(gone).free)
+    retained.sweep(gone)
+    assert not any(f.path.endswith("/3.1/part-0.parquet") for f in retained.plan(gone).free)
     stopping.resume("after all")
-    shelf.checkpoint("a")
-    assert next(shelf.coordinator.checkpoints()).id == 5
+    retained.checkpoint("a")
+    assert next(retained.coordinator.checkpoints()).id == 5
 
 
-def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(shelf: MemoryShelf) -> None:
+def test_a_resume_in_the_middle_of_a_sweep_keeps_what_was_about_to_go(retained: MemoryRetentionPipeline) -> None:
     for _ in range(3):
-        shelf.checkpoint("a")
-    stopping, rule = Stopping(shelf.coordinator), Retention.keep_last(3) | Retention.delete_on_stop()
+        retained.checkpoint("a")
+    stopping, rule = Stopping(retained.coordinator), Retention.keep_last(3) | Retention.delete_on_stop()
     stopping.stop("over")
 
     def resumed(step: str, moment: str) -> None:
         if (step, moment) == ("sweep.tombstones", "after"):
             stopping.resume("after all")
 
-    assert released(shelf, rule) == ["chk-1", "chk-2"]
-    assert shelf.sweep(rule, crash=resumed).released == ()
+    assert released(retained, rule) == ["chk-1", "chk-2"]
+    assert retained.sweep(rule, crash=resumed).released == ()
 
 
-def test_every_reason_is_told(shelf: MemoryShelf) -> None:
+def test_every_reason_is_told(retained: MemoryRetentionPipeline) -> None:
     for _ in range(2):
-        shelf.checkpoint("a")
-    shelf.save("june", 1)
-    whys = {k.why: k.checkpoints for k in shelf.plan(Retention.keep_last(1)).kept}
+        retained.checkpoint("a")
+    retained.save("june", 1)
+    whys = {k.why: k.checkpoints for k in retained.plan(Retention.keep_last(1)).kept}
     assert whys == {"newest": ("chk-2",), "keep_last(1)": ("chk-2",), "savepoint june": ("chk-1",)}
 
 
-def test_a_rule_is_written_down_where_it_differs(shelf: MemoryShelf) -> None:
-    rules = Rules(shelf.coordinator)
+def test_a_rule_is_written_down_where_it_differs(retained: MemoryRetentionPipeline) -> None:
+    rules = Rules(retained.coordinator)
     assert rules.standing() is None
     assert not rules.record(None)
     assert rules.record(Retention.keep_last(2))
@@ -113,7 +115,7 @@ def test_a_rule_is_written_down_where_it_differs(shelf: MemoryShelf) -> None:
     assert str(rules.standing()) == "keep_last(2) | daily(30, timezone='Europe/Berlin')"
     assert rules.record(None)
     assert rules.standing() is None
-    assert len(shelf.coordinator.objects.list("retention/")) == 3
+    assert len(retained.coordinator.objects.list("retention/")) == 3
 
 
 COUNTS = st.integers(1, 10**6)
@@ -151,32 +153,32 @@ def test_what_is_no_rule_is_refused_and_never_evaluated(text: str) -> None:
 
 
 def test_a_hold_stands_until_it_is_released_and_may_be_repeated() -> None:
-    house = House()
-    house.send(1)
-    house.complete()
+    bank = BankPipeline()
+    bank.send(1)
+    bank.complete()
     with pytest.raises(NotFoundError):
-        Holding(house.coordinator).hold("sp", why="x", owner="me")
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
-    shelf.checkpoint("a")
-    shelf.save("sp", 1)
-    holding = Holding(shelf.coordinator)
+        Holding(bank.coordinator).hold("sp", why="x", owner="me")
+    retained = MemoryRetentionPipeline(pipeline=ONE_FOLD)
+    retained.checkpoint("a")
+    retained.save("sp", 1)
+    holding = Holding(retained.coordinator)
     assert holding.hold("sp", why="case 7", owner="me") == holding.hold("sp", why="again", owner="you")
     with pytest.raises(ConflictError, match="case 7"):
-        shelf.savepoints.dispose("sp")
+        retained.savepoints.dispose("sp")
     holding.release("sp")
     assert holding.hold("sp", why="case 8", owner="me").revision == 3
     holding.release("sp")
-    assert shelf.savepoints.dispose("sp").disposed
+    assert retained.savepoints.dispose("sp").disposed
 
 
 def test_a_hold_that_meets_a_disposal_gives_way() -> None:
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
-    shelf.checkpoint("a")
-    shelf.save("sp", 1)
-    shelf.savepoints.tombstones.raise_for(TombstoneKind.SAVEPOINT, "sp", "disposed")
+    retained = MemoryRetentionPipeline(pipeline=ONE_FOLD)
+    retained.checkpoint("a")
+    retained.save("sp", 1)
+    retained.savepoints.tombstones.raise_for(TombstoneKind.SAVEPOINT, "sp", "disposed")
     with pytest.raises(ConflictError, match="about to be deleted"):
-        Holding(shelf.coordinator).hold("sp", why="late", owner="me")
-    assert shelf.savepoints.needed_by("sp") == ()
+        Holding(retained.coordinator).hold("sp", why="late", owner="me")
+    assert retained.savepoints.needed_by("sp") == ()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.retention.planted import BUGS
-from tests.retention.shelves import ONE_FOLD, DiskShelf, MemoryShelf
-from tests.retention.walk import CrashAt, Died
+from tests.retention.retention_bugs import BUGS
+from tests.support.crashes import CrashAt, Killed
+from tests.support.retention import ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.deletion_plan import sweeps_of
@@ -22,27 +22,27 @@ from tidemark.tables.integrity_check import TableChecks
 KEEP = Retention.keep_last(1)
 
 
-def line(shelf: MemoryShelf, count: int = 4) -> MemoryShelf:
+def line(retained: MemoryRetentionPipeline, count: int = 4) -> MemoryRetentionPipeline:
     """Checkpoints, the second one compacted, one savepoint that has expired."""
     for number in range(count):
-        shelf.checkpoint("a", "b")
+        retained.checkpoint("a", "b")
         if number == 1:
-            shelf.merge()
-    shelf.save("over", 1, shelf.clock.now_ms() + 1)
-    shelf.clock.advance(10)
-    return shelf
+            retained.merge()
+    retained.save("over", 1, retained.clock.now_ms() + 1)
+    retained.clock.advance(10)
+    return retained
 
 
-def ended(shelf: MemoryShelf) -> tuple[object, ...]:
+def ended(retained: MemoryRetentionPipeline) -> tuple[object, ...]:
     """What a sweep comes to."""
-    gone = sorted(n for n, t in of_checkpoints(shelf.coordinator.objects).items() if t.confirmed)
-    return gone, sorted(shelf.data()), [r.name for r in shelf.savepoints.list()]
+    gone = sorted(n for n, t in of_checkpoints(retained.coordinator.objects).items() if t.confirmed)
+    return gone, sorted(retained.data()), [r.name for r in retained.savepoints.list()]
 
 
 def points() -> list[str]:
     """Every crash point of a sweep, in order."""
     seen: list[str] = []
-    line(MemoryShelf()).sweep(KEEP, crash=lambda step, moment: seen.append(f"{step}:{moment}"))
+    line(MemoryRetentionPipeline()).sweep(KEEP, crash=lambda step, moment: seen.append(f"{step}:{moment}"))
     return seen
 
 
@@ -53,11 +53,11 @@ def test_a_sweep_passes_all_of_its_crash_points() -> None:
 
 @pytest.mark.parametrize("nth", range(1, len(points()) + 1))
 def test_a_sweep_that_dies_anywhere_comes_to_the_same_end_when_it_is_repeated(nth: int) -> None:
-    wanted = line(MemoryShelf())
+    wanted = line(MemoryRetentionPipeline())
     wanted.sweep(KEEP)
-    died = line(MemoryShelf())
+    died = line(MemoryRetentionPipeline())
     crash = CrashAt(nth)
-    with pytest.raises(Died):
+    with pytest.raises(Killed):
         died.sweep(KEEP, crash=crash)
     assert all(died.readable(c) for c in died.coordinator.timelines.all() if c.id == 4), crash.at
     died.sweep(KEEP)
@@ -66,168 +66,168 @@ def test_a_sweep_that_dies_anywhere_comes_to_the_same_end_when_it_is_repeated(nt
 
 @pytest.mark.parametrize("nth", [1, 4, 7, 11, 15, 18, 20])
 def test_the_same_on_real_delta_tables(nth: int, tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    retained = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for number in range(4):
-        found = shelf.checkpoint("a", "b")
+        found = retained.checkpoint("a", "b")
         if number == 1:
-            shelf.merge()
-    rows = shelf.rows(found)
+            retained.merge()
+    rows = retained.rows(found)
     try:
-        shelf.sweep(KEEP, crash=CrashAt(nth))
-    except Died:
-        shelf.sweep(KEEP)
-    assert shelf.rows(found) == rows
-    assert shelf.data() == shelf.named(found)
+        retained.sweep(KEEP, crash=CrashAt(nth))
+    except Killed:
+        retained.sweep(KEEP)
+    assert retained.rows(found) == rows
+    assert retained.data() == retained.named(found)
     assert not (tmp_path / "shelf/state/accounts/t1-1/runs/1.1").exists()
 
 
 def test_files_wait_for_their_grace_time_and_checkpoints_do_not() -> None:
-    shelf = line(MemoryShelf())
-    had = shelf.data()
-    first = shelf.sweep(KEEP, grace_ms=1000)
+    retained = line(MemoryRetentionPipeline())
+    had = retained.data()
+    first = retained.sweep(KEEP, grace_ms=1000)
     assert (first.released, first.deleted) == (("chk-1", "chk-2", "chk-3"), ())
-    assert shelf.data() == had
-    shelf.clock.advance(999)
-    assert shelf.sweep(KEEP, grace_ms=1000).deleted == ()
-    shelf.clock.advance(1)
-    assert {f.path for f in shelf.sweep(KEEP, grace_ms=1000).deleted} == {f.path for f in first.waiting}
+    assert retained.data() == had
+    retained.clock.advance(999)
+    assert retained.sweep(KEEP, grace_ms=1000).deleted == ()
+    retained.clock.advance(1)
+    assert {f.path for f in retained.sweep(KEEP, grace_ms=1000).deleted} == {f.path for f in first.waiting}
 
 
 def test_a_clock_that_goes_back_deletes_nothing_early() -> None:
-    shelf = line(MemoryShelf())
-    shelf.clock.advance(10**9)
-    shelf.sweep(KEEP, grace_ms=1000)
-    shelf.clock.ms -= 10**9
-    assert shelf.sweep(KEEP, grace_ms=1000).deleted == ()
-    shelf.clock.advance(1000)
-    assert shelf.sweep(KEEP, grace_ms=1000).deleted != ()
+    retained = line(MemoryRetentionPipeline())
+    retained.clock.advance(10**9)
+    retained.sweep(KEEP, grace_ms=1000)
+    retained.clock.ms -= 10**9
+    assert retained.sweep(KEEP, grace_ms=1000).deleted == ()
+    retained.clock.advance(1000)
+    assert retained.sweep(KEEP, grace_ms=1000).deleted != ()
 
 
 def test_every_sweep_says_what_it_did() -> None:
-    shelf = line(MemoryShelf())
-    done = shelf.sweep(KEEP)
-    number, record = sweeps_of(shelf.coordinator).newest()
+    retained = line(MemoryRetentionPipeline())
+    done = retained.sweep(KEEP)
+    number, record = sweeps_of(retained.coordinator).newest()
     assert record is not None
     assert (record.rule, record.released, set(record.free)) == (
         str(KEEP),
         done.released,
         {f.path for f in done.deleted},
     )
-    swept = shelf.coordinator.objects.read(SweptRecord, keys.swept_key(number))
+    swept = retained.coordinator.objects.read(SweptRecord, keys.swept_key(number))
     assert swept is not None
     assert (swept.files, swept.bytes) == (len(done.deleted), done.bytes)
 
 
 def test_files_of_an_aborted_attempt_and_of_a_killed_compaction_go() -> None:
-    shelf = MemoryShelf(pipeline=ONE_FOLD)
-    shelf.checkpoint("a")
-    shelf.tables.write("shelf/state/accounts/t1-1/base/accounts.1.dead", [{"account": "a"}])
+    retained = MemoryRetentionPipeline(pipeline=ONE_FOLD)
+    retained.checkpoint("a")
+    retained.tables.write("shelf/state/accounts/t1-1/base/accounts.1.dead", [{"account": "a"}])
     record = JobRecord(
         job="accounts.1.dead", kind="compaction", uid="accounts", checkpoint=1, opened_at_ms=0, write_id="w"
     )
-    shelf.coordinator.objects.put(keys.job_key(record.job), record)
-    assert shelf.sweep(KEEP).deleted == (), "it may still run, and its result be adopted"
+    retained.coordinator.objects.put(keys.job_key(record.job), record)
+    assert retained.sweep(KEEP).deleted == (), "it may still run, and its result be adopted"
     for _ in range(2):  # the first result covers the same range, the second one more: then it cannot be adopted
-        shelf.merge()
-        shelf.checkpoint("a")
-    (orphan,) = [f for f in shelf.sweep(KEEP).deleted if "dead" in f.path]
+        retained.merge()
+        retained.checkpoint("a")
+    (orphan,) = [f for f in retained.sweep(KEEP).deleted if "dead" in f.path]
     assert orphan.why == "orphan: compaction accounts.1.dead ended without a result"
 
 
 def test_a_file_of_nobody_is_left_alone_and_told_of() -> None:
-    shelf = line(MemoryShelf())
+    retained = line(MemoryRetentionPipeline())
     for path in ("runs/99.1/part-0.parquet", "runs/part-0.parquet", "base/who.knows/part-0.parquet"):
-        shelf.tables.files[f"shelf/state/accounts/t1-1/{path}"] = ({"x": 1},)
-    plan = shelf.plan(KEEP)
+        retained.tables.files[f"shelf/state/accounts/t1-1/{path}"] = ({"x": 1},)
+    plan = retained.plan(KEEP)
     assert len(plan.unknown) == 3
-    shelf.sweep(KEEP)
-    assert {f.path for f in plan.unknown} <= shelf.data()
+    retained.sweep(KEEP)
+    assert {f.path for f in plan.unknown} <= retained.data()
 
 
 def test_an_export_keeps_its_checkpoint_until_it_is_given_up() -> None:
-    shelf = line(MemoryShelf())
-    with open_job(shelf.coordinator, "export", 1) as job:
-        done = shelf.sweep(KEEP)
+    retained = line(MemoryRetentionPipeline())
+    with open_job(retained.coordinator, "export", 1) as job:
+        done = retained.sweep(KEEP)
         assert done.released == ("chk-2", "chk-3")
         (why,) = (k.why for k in done.plan.kept if "export" in k.why)
         assert why == f"export {job}, which is open"
-        shelf.clock.advance(timedelta(days=8) // timedelta(milliseconds=1))
-        late = shelf.sweep(KEEP)
+        retained.clock.advance(timedelta(days=8) // timedelta(milliseconds=1))
+        late = retained.sweep(KEEP)
         assert (late.ended, late.released) == ((job,), ("chk-1",))
-    with pytest.raises(ConflictError, match="about to be deleted"), open_job(shelf.coordinator, "export", 1):
+    with pytest.raises(ConflictError, match="about to be deleted"), open_job(retained.coordinator, "export", 1):
         raise AssertionError("it reads what is released")
 
 
 def test_a_log_is_trimmed_and_what_is_kept_stays_readable(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    retained = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(30):
-        found = shelf.checkpoint("a")
-    rows, saved = shelf.rows(found), shelf.coordinator.checkpoint(24)
-    held = shelf.rows(saved)
-    shelf.save("old", 24)
-    done = shelf.sweep(KEEP)
+        found = retained.checkpoint("a")
+    rows, saved = retained.rows(found), retained.coordinator.checkpoint(24)
+    held = retained.rows(saved)
+    retained.save("old", 24)
+    done = retained.sweep(KEEP)
     assert done.log_files > 15
-    assert shelf.rows(found) == rows
-    assert shelf.rows(saved) == held
+    assert retained.rows(found) == rows
+    assert retained.rows(saved) == held
     checks = TableChecks(str(tmp_path), content=True)
     segments = [s for c in (found, saved) for handle in c.handles.values() for s in handle]
     assert [dict(checks(s, {})) for s in segments] == [{}] * len(segments), "hashes of trimmed commits are not missed"
-    assert shelf.rows(shelf.checkpoint("a")) != rows
+    assert retained.rows(retained.checkpoint("a")) != rows
 
 
 def test_what_was_released_just_now_can_still_be_opened_by_who_reads_it(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
-    old = shelf.checkpoint("a")
+    retained = DiskRetentionPipeline(tmp_path, ONE_FOLD)
+    old = retained.checkpoint("a")
     for _ in range(24):
-        shelf.checkpoint("a")
-    rows = shelf.rows(old)
-    shelf.sweep(KEEP, grace_ms=1000)
-    assert shelf.rows(old) == rows, "neither its files nor its log have gone yet"
-    shelf.clock.advance(1001)
-    shelf.sweep(KEEP, grace_ms=1000)
-    assert not shelf.readable(old)
+        retained.checkpoint("a")
+    rows = retained.rows(old)
+    retained.sweep(KEEP, grace_ms=1000)
+    assert retained.rows(old) == rows, "neither its files nor its log have gone yet"
+    retained.clock.advance(1001)
+    retained.sweep(KEEP, grace_ms=1000)
+    assert not retained.readable(old)
 
 
 def test_behind_a_damaged_manifest_or_log_nothing_is_deleted(tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    retained = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(4):
-        shelf.checkpoint("a")
-    had = shelf.data()
+        retained.checkpoint("a")
+    had = retained.data()
     log = tmp_path / "shelf/state/accounts/t1-1/runs/_delta_log" / f"{2:020d}.json"
     kept = log.read_bytes()
     log.write_bytes(kept.replace(b'"add"', b'"bad"'))
     with pytest.raises(StoreError, match="the files in use are unknown"):
-        DiskShelf(tmp_path, ONE_FOLD).sweep(Retention.keep_last(2))
+        DiskRetentionPipeline(tmp_path, ONE_FOLD).sweep(Retention.keep_last(2))
     log.write_bytes(kept)
     manifest = tmp_path / "shelf" / keys.slot_key("t1", 4)
     manifest.write_bytes(manifest.read_bytes()[:-9])
-    done = DiskShelf(tmp_path, ONE_FOLD).sweep(KEEP)
+    done = DiskRetentionPipeline(tmp_path, ONE_FOLD).sweep(KEEP)
     assert ([bad.name for bad in done.plan.damaged], done.released, done.deleted) == (["chk-4"], (), ())
-    assert shelf.data() == had
+    assert retained.data() == had
 
 
 def test_a_timeline_that_began_too_late_takes_no_checkpoint() -> None:
     """Its maker died between the genesis and the look for the tombstone, which was there first."""
-    shelf = line(MemoryShelf())
-    beginning = shelf.coordinator.checkpoint(1)
-    shelf.sweep(Retention.keep_last(3))
-    late = replace(shelf.recovery, coordinator=replace(shelf.coordinator, files_exist=lambda handle: True))
+    retained = line(MemoryRetentionPipeline())
+    beginning = retained.coordinator.checkpoint(1)
+    retained.sweep(Retention.keep_last(3))
+    late = replace(retained.recovery, coordinator=replace(retained.coordinator, files_exist=lambda handle: True))
     from tidemark.coordinator.plans.restore_point import Beginning
 
     with pytest.raises((ConflictError, ReleasedError)):
         late.fork(Beginning(checkpoint=beginning), "late")
     with pytest.raises(ReleasedError, match="chk-1 was released"):
-        shelf.checkpoint("a", timeline="late")
-    assert shelf.sweep(KEEP).released == ("chk-2", "chk-3"), "it holds nothing"
+        retained.checkpoint("a", timeline="late")
+    assert retained.sweep(KEEP).released == ("chk-2", "chk-3"), "it holds nothing"
 
 
 @pytest.mark.parametrize("bug", ["ignore-forks"])
 def test_a_planted_bug_shows_on_disk(bug: str, tmp_path: Path) -> None:
-    shelf = DiskShelf(tmp_path, ONE_FOLD)
+    retained = DiskRetentionPipeline(tmp_path, ONE_FOLD)
     for _ in range(3):
-        shelf.checkpoint("a")
-    shelf.fork("trial", 1)
-    found = shelf.checkpoint("b", timeline="trial")
+        retained.checkpoint("a")
+    retained.fork("trial", 1)
+    found = retained.checkpoint("b", timeline="trial")
     with BUGS[bug]():
-        shelf.sweep(KEEP)
-    assert not shelf.readable(found)
+        retained.sweep(KEEP)
+    assert not retained.readable(found)

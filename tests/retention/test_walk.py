@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.retention.planted import BUGS
-from tests.retention.shelves import DiskShelf, MemoryShelf, Shelf
-from tests.retention.walk import Walk
+from tests.retention.retention_bugs import BUGS
+from tests.retention.retention_walk import RetentionWalk
+from tests.support.retention import DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
 from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
@@ -16,18 +16,18 @@ SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
 CHUNKS = 10
 
 
-def walked(shelf: Shelf, seed: int, steps: int, *, erases: bool = False) -> Walk:
+def walked(retained: RetentionPipeline, seed: int, steps: int, *, erases: bool = False) -> RetentionWalk:
     """A walk, compared with its oracle after every sweep, and after every erasure where there are some."""
-    walk = Walk(shelf, seed, erases=erases)
+    walk = RetentionWalk(retained, seed, erases=erases)
     try:
         return walk.steps(steps)
     except BaseException:
-        print(f"seed {seed}, {steps} steps on {type(shelf).__name__}", *walk.trace[-40:], sep="\n")
+        print(f"seed {seed}, {steps} steps on {type(retained).__name__}", *walk.trace[-40:], sep="\n")
         raise
 
 
 def test_what_is_kept_reads_back_and_what_is_free_is_gone_in_memory() -> None:
-    walks = [walked(MemoryShelf(), seed, 60) for seed in SEEDS]
+    walks = [walked(MemoryRetentionPipeline(), seed, 60) for seed in SEEDS]
     assert sum(walk.swept for walk in walks) > 5 * len(walks)
     assert sum(walk.freed for walk in walks) > 10 * len(walks)
     assert sum(walk.ended for walk in walks) >= 5
@@ -36,7 +36,7 @@ def test_what_is_kept_reads_back_and_what_is_free_is_gone_in_memory() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ON_DISK)
 def test_what_is_kept_reads_back_and_what_is_free_is_gone_on_delta_tables(seed: int, tmp_path: Path) -> None:
-    walk = walked(DiskShelf(tmp_path), seed, 40)
+    walk = walked(DiskRetentionPipeline(tmp_path), seed, 40)
     assert walk.swept > 2
 
 
@@ -44,19 +44,19 @@ def test_what_is_kept_reads_back_and_what_is_free_is_gone_on_delta_tables(seed: 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int, tmp_path: Path) -> None:
     seeds = range(1000 + chunk, 1000 + SHORT, CHUNKS)
-    walks = [walked(DiskShelf(tmp_path / str(seed)), seed, 14) for seed in seeds]
+    walks = [walked(DiskRetentionPipeline(tmp_path / str(seed)), seed, 14) for seed in seeds]
     assert sum(walk.swept for walk in walks) > len(walks)
 
 
 def test_an_erased_key_is_nowhere_and_all_else_reads_back_in_memory() -> None:
-    walks = [walked(MemoryShelf(), seed, 60, erases=True) for seed in SEEDS]
+    walks = [walked(MemoryRetentionPipeline(), seed, 60, erases=True) for seed in SEEDS]
     assert sum(walk.erased for walk in walks) > len(walks)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ON_DISK)
 def test_an_erased_key_is_nowhere_and_all_else_reads_back_on_delta_tables(seed: int, tmp_path: Path) -> None:
-    walk = walked(DiskShelf(tmp_path), seed, 40, erases=True)
+    walk = walked(DiskRetentionPipeline(tmp_path), seed, 40, erases=True)
     assert walk.erased
 
 
@@ -64,4 +64,4 @@ def test_an_erased_key_is_nowhere_and_all_else_reads_back_on_delta_tables(seed: 
 def test_a_walk_finds_a_planted_bug(bug: str) -> None:
     with pytest.raises((AssertionError, StoreError, CorruptObjectError)), BUGS[bug]():
         for seed in SEEDS:
-            Walk(MemoryShelf(), seed).steps(60)
+            RetentionWalk(MemoryRetentionPipeline(), seed).steps(60)

@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.disk_line import ParquetFiles, write_file
-from tests.contract.tables_drivers import TABLE, DeltaDriver, Fence, request
-from tests.retention.shelves import ONE_FOLD, DiskShelf
+from tests.support.crashes import Killed
+from tests.support.disk import ParquetFiles, write_file
+from tests.support.retention import ONE_FOLD, DiskRetentionPipeline
+from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, request
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.retention.collect_roots import look
 from tidemark.declare.retention import Retention
@@ -27,7 +28,7 @@ class Sstables:
     """One table whose commits are the checkpoints of Flink's article; files are called as its sstables are."""
 
     def __init__(self, root: Path) -> None:
-        self.driver = DeltaDriver(root)
+        self.driver = DeltaTablesDriver(root)
         self.files = LocalTableFiles(str(root))
         self.named: dict[str, WrittenFile] = {}
         self.at: dict[str, int] = {}
@@ -90,21 +91,21 @@ class Story:
     """Checkpoints, compactions and sweeps; files are called in the order in which they appear: f1, f2, …, g(1-4)."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tests.cli.disk_line.ParquetFiles", OneFilePerRow)
-        self.shelf = DiskShelf(root, ONE_FOLD)
+        monkeypatch.setattr("tests.support.disk.ParquetFiles", OneFilePerRow)
+        self.retained = DiskRetentionPipeline(root, ONE_FOLD)
         self.names: dict[str, str] = {}
 
     def complete(self, *accounts: str) -> Checkpoint:
-        found = self.shelf.checkpoint(*accounts)
+        found = self.retained.checkpoint(*accounts)
         self._name()
         return found
 
     def compact(self) -> None:
-        assert self.shelf.merge()
+        assert self.retained.merge()
         self._name()
 
     def _name(self) -> None:
-        for path in sorted(self.shelf.data() - set(self.names)):
+        for path in sorted(self.retained.data() - set(self.names)):
             runs = sum(1 for name in self.names.values() if name.startswith("f"))
             self.names[path] = f"f{runs + 1}" if "/runs/" in path else f"g(1-{runs})"
 
@@ -113,19 +114,19 @@ class Story:
         return [
             (f"{s.path.rpartition('/')[2][0]}{s.version + 1}", s.after, s.through, sorted(self.names[p] for p in paths))
             for s in found.handles["accounts"]
-            for paths in [self.shelf.of_version(s)]
+            for paths in [self.retained.of_version(s)]
         ]
 
     def sweep(self) -> set[str]:
         """Names of the files that a sweep has deleted."""
-        before = self.shelf.data()
-        self.shelf.sweep(KEEP)
-        return {self.names[path] for path in before - self.shelf.data()}
+        before = self.retained.data()
+        self.retained.sweep(KEEP)
+        return {self.names[path] for path in before - self.retained.data()}
 
     def registry(self) -> dict[str, set[str]]:
         """File → holders, as the plan of retention has it; compactions that wait for a plan are left out."""
-        holders = [h for h in look(self.shelf.coordinator, KEEP).holders(after_release=True) if h.name[:3] == "chk"]
-        found = SharedStateRegistry.of(holders, self.shelf.files.history).by_file
+        holders = [h for h in look(self.retained.coordinator, KEEP).holders(after_release=True) if h.name[:3] == "chk"]
+        found = SharedStateRegistry.of(holders, self.retained.files.history).by_file
         return {self.names[path]: set(who) for path, who in found.items()}
 
 
@@ -167,40 +168,36 @@ def test_our_walk_through(story: Story) -> None:
 def test_a_savepoint_keeps_its_files_until_it_is_disposed(story: Story) -> None:
     for _ in range(2):
         story.complete("a", "b")
-    story.shelf.save("before-upgrade", 2)
+    story.retained.save("before-upgrade", 2)
     story.compact()
     for _ in range(3):
         story.complete("a")
     assert story.sweep() == set(), "no byte was copied, and none goes"
-    story.shelf.savepoints.dispose("before-upgrade")
+    story.retained.savepoints.dispose("before-upgrade")
     assert story.sweep() == {"f1", "f2", "f3", "f4"}
 
 
 def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole(story: Story) -> None:
     for _ in range(2):
         two = story.complete("a", "b")
-    rows = story.shelf.rows(two)
+    rows = story.retained.rows(two)
     story.compact()
-    story.shelf.crash = _at("runs.accounts", "after")
-    with pytest.raises(_Died):
+    story.retained.crash = _at("runs.accounts", "after")
+    with pytest.raises(Killed):
         story.complete("a")
-    story.shelf.crash = ignore_step
+    story.retained.crash = ignore_step
     story._name()
     assert story.sweep() == set(), "what the dead attempt has removed in the log, manifest 2 names"
-    assert story.shelf.rows(two) == rows
+    assert story.retained.rows(two) == rows
     three = story.complete()
     assert [files for *_, files in story.handle(three)][0] == ["g(1-4)"]
     story.complete("a")
     assert {"f1", "f2", "f3", "f4"} < story.sweep(), "with the file of the attempt that died"
 
 
-class _Died(BaseException):
-    """The process is gone."""
-
-
 def _at(step: str, moment: str) -> Any:
     def crash(*reached: str) -> None:
         if reached == (step, moment):
-            raise _Died
+            raise Killed
 
     return crash

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.cli.command import Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
 
 DECLARATION = """
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def run_files(folder: Path) -> list[str]:
     """Files that the second `tidemark run` of a pipeline visits."""
     tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="orders.py")
-    line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
     files: list[str] = []
     for n in range(2):
         line.send([(0, json.dumps({"customer": "anna", "amount": n}).encode(), n)])
@@ -91,7 +91,7 @@ def fold_files(folder: Path) -> list[str]:
     """Files that one `Fold` visits from its declaration to its written rows; reading from Kafka is left out."""
     from pyspark.sql import SparkSession
 
-    from tests.engine.records import plan_of
+    from tests.support.readings import plan_of
     from tidemark import Fold
     from tidemark.engine.fold.fold import FoldTask, write_fold
     from tidemark.engine.write.parquet_writer import RunFolder

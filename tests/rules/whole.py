@@ -15,6 +15,10 @@ LARGE_FOLDERS = ("tidemark.cli", "tidemark.airflow")
 ONE_EACH = (*LARGE_FOLDERS, "tidemark.api", "tidemark.model.kinds")
 """Rooms whose files are one thing each, however short it is."""
 SAME_WORD = ("tidemark.api", "tidemark.cli", "tidemark.operations", "tidemark.testing.twin")
+DISCOVERED = ("dags", "pipelines", "more_pipelines")
+"""Folders of tests whose files Airflow and Tidemark find by themselves: a DAG has the name of its pipeline."""
+RETIRED = {"House", "Line", "Lines", "Market", "Shelf", "Shelves", "Somebody", "Ward", "World"}
+"""Names that helpers of tests had before `tests.support`: each of them meant several things."""
 
 
 def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str]:
@@ -69,6 +73,37 @@ def repeated_classes(modules: Sequence[Module]) -> list[str]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and module.name.startswith("tidemark."):
                 where[node.name].append(module.name)
     return _repeated(where)
+
+
+def repeated_helpers(modules: Sequence[Module]) -> list[str]:
+    """File names that two helpers of tests share; test files, package files and discovered files are no helpers."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        *folders, stem = module.name.split(".")
+        if not (module.is_package or stem == "conftest" or stem.startswith("test_") or set(folders) & {*DISCOVERED}):
+            where[stem].append(module.name)
+    return _repeated(where)
+
+
+def retired_classes(modules: Sequence[Module]) -> list[str]:
+    """Classes of tests under a name that had several meanings."""
+    return [
+        f"{module.name}:{node.lineno}: {node.name}"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and node.name in RETIRED
+    ]
+
+
+def support_that_leans_on_tests(modules: Sequence[Module]) -> list[str]:
+    """What `tests.support` imports from a folder of tests, other than the pipelines that are declared there."""
+    return [
+        f"{module.name}:{line}: {name}"
+        for module in modules
+        if module.name.startswith("tests.support")
+        for line, name in imports(module)
+        if name.startswith("tests.") and not name.startswith("tests.support") and ".pipelines." not in name
+    ]
 
 
 def lines_of_code(module: Module) -> int:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.standalone import QUICK_JAVA, environment
-from tests.prerequisites import needs
-from tests.s3.proxy import Request
-from tests.s3.server import Bucket
+from tests.support.prerequisites import needs
+from tests.support.s3 import Bucket
+from tests.support.s3_proxy import S3Request
+from tests.support.spark_cluster import QUICK_JAVA, environment
 from tidemark.airflow.spark_jobs import spark_home, submit_command, submit_environment
 from tidemark.settings import load_settings
 
@@ -89,7 +89,7 @@ def test_executors_sign_with_the_credentials_of_their_driver_and_spark_shows_no_
 ) -> None:
     signed: set[str] = set()
 
-    def watch(request: Request) -> None:
+    def watch(request: S3Request) -> None:
         by = re.search(r"Credential=([^/]+)/", request.headers.get("authorization", ""))
         signed.add(by[1] if by else "nobody")
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.history import History
-from tests.faults.line import SEED, FoldLine, Lines
-from tests.faults.zygote import Zygote
-from tests.kafka.topics import Topics
-from tests.prerequisites import needs
-from tests.s3.proxy import Fault, Proxy, Rule, Times, strips_conditions
-from tests.s3.server import SECRETS, Bucket, Server
+from tests.support.kafka import Topics
+from tests.support.killed_pipeline import SEED, KilledFold, KilledPipelines
+from tests.support.prerequisites import needs
+from tests.support.processes import Zygote
+from tests.support.purchase_history import PurchaseHistory
+from tests.support.s3 import SECRETS, Bucket, S3Server
+from tests.support.s3_proxy import Fault, Rule, S3Proxy, Times, strips_conditions
 from tidemark.operations import reads
 from tidemark.settings import load_settings
 
@@ -35,7 +35,7 @@ DATA = r"\.parquet$"
 MANIFEST = r"/timelines/"
 
 
-class BucketLine(FoldLine):
+class BucketLine(KilledFold):
     """The pipeline of folds, with its warehouse in a bucket."""
 
     bucket: Bucket
@@ -64,7 +64,7 @@ def line(
     topics: Topics,
     spark_server: str,
     broker: str,
-    s3_server: Server,
+    s3_server: S3Server,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BucketLine]:
     s3_server.proxy.reset()
@@ -72,7 +72,7 @@ def line(
     with pytest.MonkeyPatch().context() as patched, Zygote(tmp_path_factory.mktemp("commands")) as zygote:
         for name, value in s3_server.variables.items():
             patched.setenv(name, value)
-        lines = Lines(topics, broker, spark_server, tmp_path_factory, zygote)
+        lines = KilledPipelines(topics, broker, spark_server, tmp_path_factory, zygote)
         made = lines.make(BucketLine, warehouse=f"s3://{bucket.name}/{HOUSE}", s3_endpoint=s3_server.proxy.address)
         assert isinstance(made, BucketLine)
         made.bucket = bucket
@@ -82,13 +82,13 @@ def line(
 
 
 @pytest.fixture
-def proxy(s3_server: Server) -> Iterator[Proxy]:
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
     s3_server.proxy.reset()
     yield s3_server.proxy
     s3_server.proxy.reset()
 
 
-def test_a_pipeline_lives_in_a_bucket_by_settings_alone(line: BucketLine, proxy: Proxy) -> None:
+def test_a_pipeline_lives_in_a_bucket_by_settings_alone(line: BucketLine, proxy: S3Proxy) -> None:
     for _ in range(2):
         made = line.run()
         assert made.returncode == 0, made.stderr
@@ -127,7 +127,7 @@ FAULTS: dict[str, Rule] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_on_the_way_to_the_bucket_changes_nothing(line: BucketLine, proxy: Proxy, fault: str) -> None:
+def test_a_fault_on_the_way_to_the_bucket_changes_nothing(line: BucketLine, proxy: S3Proxy, fault: str) -> None:
     print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED}")
     line.send()
     proxy.rule = FAULTS[fault]
@@ -139,7 +139,7 @@ def test_a_fault_on_the_way_to_the_bucket_changes_nothing(line: BucketLine, prox
     line.repair()
 
 
-def test_bodies_that_trickle_are_waited_for(line: BucketLine, proxy: Proxy) -> None:
+def test_bodies_that_trickle_are_waited_for(line: BucketLine, proxy: S3Proxy) -> None:
     line.send()
     proxy.pace = 20_000
     assert line.run().returncode == 0
@@ -147,7 +147,7 @@ def test_bodies_that_trickle_are_waited_for(line: BucketLine, proxy: Proxy) -> N
     line.check()
 
 
-def test_files_that_listings_hide_are_never_committed_in_part(line: BucketLine, proxy: Proxy) -> None:
+def test_files_that_listings_hide_are_never_committed_in_part(line: BucketLine, proxy: S3Proxy) -> None:
     line.send()
     count = len(reads.list_checkpoints(line.context, "sweep"))
     proxy.hidden = re.compile(r"/runs/\d+\.\d+/part-")
@@ -159,7 +159,7 @@ def test_files_that_listings_hide_are_never_committed_in_part(line: BucketLine, 
     line.repair()
 
 
-def test_a_store_that_ignores_conditions_is_refused_before_a_plan(line: BucketLine, proxy: Proxy) -> None:
+def test_a_store_that_ignores_conditions_is_refused_before_a_plan(line: BucketLine, proxy: S3Proxy) -> None:
     line.send()
     before = set(line.bucket.objects(f"{HOUSE}/sweep/"))
     proxy.rule = strips_conditions
@@ -170,7 +170,7 @@ def test_a_store_that_ignores_conditions_is_refused_before_a_plan(line: BucketLi
     line.repair()
 
 
-def test_two_drivers_on_two_hosts_complete_one_checkpoint(line: BucketLine, proxy: Proxy) -> None:
+def test_two_drivers_on_two_hosts_complete_one_checkpoint(line: BucketLine, proxy: S3Proxy) -> None:
     line.send()
     count = len(reads.list_checkpoints(line.context, "sweep"))
     drivers = [here.started("run", "sweep", "--json") for here in (line, line.elsewhere())]
@@ -181,7 +181,7 @@ def test_two_drivers_on_two_hosts_complete_one_checkpoint(line: BucketLine, prox
 
 
 @pytest.mark.parametrize("point", ["commit.runs.accounts:after", "seal:before"])
-def test_a_driver_that_was_paused_wakes_up_fenced(line: BucketLine, proxy: Proxy, point: str) -> None:
+def test_a_driver_that_was_paused_wakes_up_fenced(line: BucketLine, proxy: S3Proxy, point: str) -> None:
     line.send()
     sleeper = line.stopped_at(point)
     try:
@@ -196,13 +196,13 @@ def test_a_driver_that_was_paused_wakes_up_fenced(line: BucketLine, proxy: Proxy
 
 
 @pytest.mark.parametrize("point", ["runs.accounts:after", "publish:after"])
-def test_a_driver_that_was_killed_is_repaired(line: BucketLine, proxy: Proxy, point: str) -> None:
+def test_a_driver_that_was_killed_is_repaired(line: BucketLine, proxy: S3Proxy, point: str) -> None:
     line.send()
     assert line.run(crash_at=point).returncode == -signal.SIGKILL
     line.repair()
 
 
-def test_a_backfill_is_compared_and_a_key_erased_in_a_bucket(line: BucketLine, proxy: Proxy) -> None:
+def test_a_backfill_is_compared_and_a_key_erased_in_a_bucket(line: BucketLine, proxy: S3Proxy) -> None:
     if not reads.list_checkpoints(line.context, "sweep"):
         line.repair()
     line.send()
@@ -219,7 +219,7 @@ def test_a_backfill_is_compared_and_a_key_erased_in_a_bucket(line: BucketLine, p
     assert line.command("compact", "sweep", "--full") is not None, "Spark reads what was written again"
     line.send()
     assert line.run().returncode == 0, "it adopts what was compacted"
-    since = History(SEED, line.history.sent[before:]).accounts()
+    since = PurchaseHistory(SEED, line.history.sent[before:]).accounts()
     wanted = {key: row for key, row in line.history.accounts().items() if key != "bob"} | {"bob": since["bob"]}
     assert line.accounts() == wanted, "of the erased key only what was sent since"
     whole = line.started("verify", "sweep", "--content", "--json").wait()

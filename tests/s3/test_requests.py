@@ -14,12 +14,12 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.command import Command
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
-from tests.cli.shops import DECLARATION, SEED
-from tests.s3.proxy import Fault, Proxy, Request, Times
-from tests.s3.server import Server
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.s3 import S3Server
+from tests.support.s3_proxy import Fault, S3Proxy, S3Request, Times
+from tests.support.sales import Sales
+from tests.support.sales_pipeline import DECLARATION, SEED
 from tidemark.errors import FencedError, StoreError
 from tidemark.ports import StepListener
 from tidemark.readers.state_reader import read_state
@@ -35,7 +35,7 @@ class Denies:
     path: str
     met: bool = False
 
-    def __call__(self, request: Request) -> Fault | int | None:
+    def __call__(self, request: S3Request) -> Fault | int | None:
         if self.met:
             return 403
         self.met = request.method == "PUT" and re.search(self.path, request.path) is not None
@@ -46,9 +46,9 @@ class Denies:
 class Till:
     """The line in a bucket."""
 
-    line: DiskLine
+    line: DiskPipeline
     sales: Sales
-    proxy: Proxy
+    proxy: S3Proxy
 
     def sell(self) -> None:
         self.line.send(self.sales.more(20))
@@ -68,7 +68,7 @@ class Till:
         for later, earlier in itertools.pairwise(chain):
             assert later.plan.ranges.breaks_from(earlier.plan.ranges) == []
 
-    def rival(self) -> DiskLine:
+    def rival(self) -> DiskPipeline:
         """Another host's driver of the same pipeline: no lock, no memory in common."""
         made = replace(self.line)
         made._ids = (uuid4().hex for _ in itertools.count())
@@ -76,14 +76,14 @@ class Till:
 
 
 @pytest.fixture(scope="module")
-def till(s3_server: Server, s3_folder: S3Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Till]:
+def till(s3_server: S3Server, s3_folder: S3Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Till]:
     s3_server.proxy.reset()
     place = replace(s3_folder.place, bucket=s3_server.make_bucket(f"till-{uuid4().hex[:12]}").name)
     folder = replace(s3_folder, access=replace(s3_folder.access, place=place))
     tidemark = Command(tmp_path_factory.mktemp("till"), "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, topic="sales")
     with mock.patch.dict(os.environ, s3_server.variables):
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=folder)
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=folder)
         made = Till(line, Sales(SEED), s3_server.proxy)
         made.sell()
         line.checkpoint()

@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.command import Answer, Command
-from tests.cli.disk_context import commands_over
-from tests.cli.disk_line import DiskLine
-from tests.cli.sales import Sales
-from tests.cli.shops import DECLARATION, SEED
-from tests.reading.ranges import read_by_ranges
-from tests.s3.proxy import strips_conditions
-from tests.s3.server import SECRETS, Bucket, Server
+from tests.support.cli import Answer, Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import commands_over
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.s3 import SECRETS, Bucket, S3Server
+from tests.support.s3_proxy import strips_conditions
+from tests.support.sales import Sales
+from tests.support.sales_pipeline import DECLARATION, SEED
 from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ class Side:
     """One of the two lines: the same declaration, the same records."""
 
     tidemark: Command
-    line: DiskLine
+    line: DiskPipeline
     variables: dict[str, str]
 
     def __call__(self, *arguments: str) -> Answer:
@@ -66,7 +66,7 @@ class Twins:
 
 
 @pytest.fixture(scope="module")
-def bucket(s3_server: Server) -> Bucket:
+def bucket(s3_server: S3Server) -> Bucket:
     s3_server.proxy.reset()
     return s3_server.make_bucket(f"verbs-{uuid4().hex[:12]}")
 
@@ -80,7 +80,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory, bucket: Bucket, s3_folder: S
     def side(name: str, variables: dict[str, str], bucket: S3Folder | None = None) -> Side:
         tidemark = Command(root / name, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(DECLARATION, topic="sales")
-        line = DiskLine(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=bucket)
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=bucket)
         return Side(tidemark, line, variables)
 
     there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **bucket.server.variables}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tests.simulation.world import OTHER_CODE, PIPELINE, World
+from tests.support.simulation import OTHER_CODE, PIPELINE, SimulatedCluster
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, SealedPlan, Superseded
@@ -19,7 +19,7 @@ EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
 UID = "accounts"
 
 
-def populate(world: World) -> None:
+def populate(world: SimulatedCluster) -> None:
     """Fills a schedule with actors."""
     rng, add = world.rng, world.scheduler.add
     for n in range(rng.choice((2, 2, 3))):
@@ -40,7 +40,7 @@ def populate(world: World) -> None:
             add("ender", _patient(world, _late(world, _ender(world))))
 
 
-def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
+def _patient(world: SimulatedCluster, act: Callable[[], object]) -> Callable[[], None]:
     def go() -> None:
         for _ in range(world.rng.choice((1, 2, 2))):
             try:
@@ -51,7 +51,7 @@ def _patient(world: World, act: Callable[[], object]) -> Callable[[], None]:
     return go
 
 
-def _late(world: World, act: Callable[[], object]) -> Callable[[], object]:
+def _late(world: SimulatedCluster, act: Callable[[], object]) -> Callable[[], object]:
     """Waits for the first checkpoints, for a while."""
     wanted = world.rng.choice((1, 2, 2))
 
@@ -64,7 +64,7 @@ def _late(world: World, act: Callable[[], object]) -> Callable[[], object]:
     return go
 
 
-def _runner(world: World) -> Callable[[], object]:
+def _runner(world: SimulatedCluster) -> Callable[[], object]:
     request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)))
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
 
@@ -75,7 +75,7 @@ def _runner(world: World) -> Callable[[], object]:
     return act
 
 
-def _dag_run(world: World) -> Callable[[], object]:
+def _dag_run(world: SimulatedCluster) -> Callable[[], object]:
     """A DAG run: each task drives the loop to its own stage, from the plan that the task before it returned.
 
     Two processes may be at the same run, as a task that is taken for dead and its retry are.
@@ -108,7 +108,7 @@ def _dag_run(world: World) -> Callable[[], object]:
     return act
 
 
-def _aborter(world: World) -> Callable[[], object]:
+def _aborter(world: SimulatedCluster) -> Callable[[], object]:
     def act() -> None:
         found = world.coordinator.open_plan()
         if isinstance(found, OpenPlan):
@@ -118,7 +118,7 @@ def _aborter(world: World) -> Callable[[], object]:
     return act
 
 
-def _compactor(world: World) -> Callable[[], object]:
+def _compactor(world: SimulatedCluster) -> Callable[[], object]:
     def act() -> None:
         head = world.coordinator.head().entry
         if not isinstance(head, Checkpoint) or not head.handles[UID]:
@@ -128,7 +128,7 @@ def _compactor(world: World) -> Callable[[], object]:
     return act
 
 
-def _restorer(world: World) -> Callable[[], object]:
+def _restorer(world: SimulatedCluster) -> Callable[[], object]:
     """Restores; it has lost where a checkpoint or another closing took the slot that it wanted."""
 
     def act() -> None:
@@ -144,7 +144,7 @@ def _restorer(world: World) -> Callable[[], object]:
     return act
 
 
-def _promoter(world: World) -> Callable[[], object]:
+def _promoter(world: SimulatedCluster) -> Callable[[], object]:
     """Forks, catches up (or not quite), promotes; once more where a checkpoint wins the slot or the fork is behind."""
     most = world.rng.choice((None, 1))
 
@@ -167,7 +167,7 @@ def _promoter(world: World) -> Callable[[], object]:
     return act
 
 
-def _ender(world: World) -> Callable[[], object]:
+def _ender(world: SimulatedCluster) -> Callable[[], object]:
     """Closes a fork, which somebody may be promoting."""
 
     def act() -> None:

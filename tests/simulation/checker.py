@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.simulation.actors import UID
-from tests.simulation.world import PIPELINE, World
+from tests.support.simulation import PIPELINE, SimulatedCluster
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition
@@ -16,7 +16,7 @@ Balance = tuple[int, int, int]
 """Number of payments, their sum, and the last amount."""
 
 
-def violations(world: World) -> list[str]:
+def violations(world: SimulatedCluster) -> list[str]:
     """Every broken invariant, in words; empty = all hold."""
     found = list(world.complaints)
     try:
@@ -34,13 +34,13 @@ def violations(world: World) -> list[str]:
     return found
 
 
-def _bodies(world: World, prefix: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _bodies(world: SimulatedCluster, prefix: str, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, raw in sorted(world.objects.items()):
         if key.startswith(prefix) and key.endswith(suffix):
             yield key, json.loads(raw)["body"]
 
 
-def _plans(world: World, by_id: dict[int, Checkpoint]) -> Iterator[str]:
+def _plans(world: SimulatedCluster, by_id: dict[int, Checkpoint]) -> Iterator[str]:
     """Each plan is sealed once or aborted, never both; what is published was sealed (I6)."""
     sealed: dict[str, list[int]] = defaultdict(list)
     aborted = {key.removesuffix(".abort.json") for key, _ in _bodies(world, "plans/", ".abort.json")}
@@ -72,13 +72,13 @@ def _published(checkpoint: Checkpoint, sealed: dict[str, list[int]], aborted: se
         yield f"I6: {name} was published by attempt {checkpoint.sealed.attempt}, which never sealed"
 
 
-def _attempts(world: World) -> Iterator[str]:
+def _attempts(world: SimulatedCluster) -> Iterator[str]:
     for owned in sorted(set(world.owners)):
         if world.owners.count(owned) > 1:
             yield f"I6: attempt {owned[1]} of chk-{owned[0]} had {world.owners.count(owned)} owners"
 
 
-def _told(world: World, completed: list[Checkpoint]) -> Iterator[str]:
+def _told(world: SimulatedCluster, completed: list[Checkpoint]) -> Iterator[str]:
     """What a caller was told to be complete is complete, whatever was restored or promoted at the same moment (I9)."""
     slots = {c.plan.slot for c in completed}
     for slot in world.told:
@@ -86,7 +86,7 @@ def _told(world: World, completed: list[Checkpoint]) -> Iterator[str]:
             yield f"I9: {slot} was told to be complete, and is not"
 
 
-def _ended(world: World) -> Iterator[str]:
+def _ended(world: SimulatedCluster) -> Iterator[str]:
     """Nothing stands behind a closing, and the closings lead from the first timeline to one live one (I6)."""
     kinds: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for key, raw in sorted(world.objects.items()):
@@ -120,7 +120,7 @@ def _contiguous(checkpoint: Checkpoint, by_id: dict[int, Checkpoint]) -> Iterato
         yield f"E2: {plan.name} follows chk-{parent.id}"
 
 
-def _applied(world: World, checkpoint: Checkpoint, by_id: dict[int, Checkpoint]) -> Iterator[str]:
+def _applied(world: SimulatedCluster, checkpoint: Checkpoint, by_id: dict[int, Checkpoint]) -> Iterator[str]:
     """I1 and I3 by brute force over the records below the checkpoint's ends; I4, because every file is read."""
     ends = {tp: within.end for tp, within in checkpoint.plan.ranges.items()}
     wanted, dead = _fold(world, ends)
@@ -139,7 +139,7 @@ def _applied(world: World, checkpoint: Checkpoint, by_id: dict[int, Checkpoint])
         yield f"I3: {checkpoint.plan.name} holds {len(letters)} dead letters, the records make {len(dead)}"
 
 
-def _fold(world: World, ends: dict[TopicPartition, int]) -> tuple[dict[str, Balance], list[tuple[int, int]]]:
+def _fold(world: SimulatedCluster, ends: dict[TopicPartition, int]) -> tuple[dict[str, Balance], list[tuple[int, int]]]:
     state: dict[str, Balance] = {}
     order: dict[str, tuple[int, int, int]] = {}
     dead = []

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from tests.finds import violations as finds
-from tests.simulation import planted
 from tests.simulation.actors import populate
 from tests.simulation.checker import violations
-from tests.simulation.world import PIPELINE, World
+from tests.support import simulation_bugs
+from tests.support.bug_finds import violations as finds
+from tests.support.simulation import PIPELINE, SimulatedCluster
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records import objects
 from tidemark.ports import PlanRequest
@@ -37,13 +37,13 @@ def _remembering_what_is_encoded() -> Iterator[None]:
         yield
 
 
-def explore(seed: int) -> tuple[World, list[str]]:
+def explore(seed: int) -> tuple[SimulatedCluster, list[str]]:
     """One schedule: the actors, then a plain re-run without faults (I10), then the checker."""
     with _remembering_what_is_encoded():
-        return _explored(World(seed))
+        return _explored(SimulatedCluster(seed))
 
 
-def _explored(world: World) -> tuple[World, list[str]]:
+def _explored(world: SimulatedCluster) -> tuple[SimulatedCluster, list[str]]:
     populate(world)
     try:
         world.scheduler.go(world.between)
@@ -55,7 +55,7 @@ def _explored(world: World) -> tuple[World, list[str]]:
     return world, [*violations(world), *repaired]
 
 
-def _repaired(world: World) -> list[str]:
+def _repaired(world: SimulatedCluster) -> list[str]:
     ends = {}
     for _ in range(4):
         try:
@@ -71,13 +71,13 @@ def _repaired(world: World) -> list[str]:
 
 
 def first_violation(seeds: range, bug: str | None = None) -> tuple[int, list[str]] | None:
-    """The first seed whose schedule breaks an invariant; a planted bug is a name of `planted.BUGS`.
+    """The first seed whose schedule breaks an invariant; a planted bug is a name of `simulation_bugs.BUGS`.
 
     Without a planted bug any exception that escapes is one more.
     """
     with ExitStack() as stack:
         if bug is not None:
-            stack.enter_context(planted.BUGS[bug]())
+            stack.enter_context(simulation_bugs.BUGS[bug]())
         for seed in seeds:
             found = explore(seed)[1]
             if finds(found) if bug else found:
@@ -96,10 +96,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="repeat one schedule and print its trace")
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--bug", choices=sorted(planted.BUGS))
+    parser.add_argument("--bug", choices=sorted(simulation_bugs.BUGS))
     asked = parser.parse_args()
     if asked.seed is not None:
-        with planted.BUGS[asked.bug]() if asked.bug else ExitStack():
+        with simulation_bugs.BUGS[asked.bug]() if asked.bug else ExitStack():
             world, broken = explore(asked.seed)
         print(*world.scheduler.trace, *broken, sep="\n")
         return bool(broken)

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tests.simulation.scheduler import Scheduler
-from tests.simulation.stepped import Steps
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
+from tests.support.interleaving import Scheduler
+from tests.support.stepped_store import SteppedStore
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore import Recovery
@@ -26,7 +26,7 @@ CHECKPOINT, SAVEPOINT = TombstoneKind.CHECKPOINT, TombstoneKind.SAVEPOINT
 
 
 @dataclass
-class World:
+class PinnedCheckpoint:
     """One checkpoint, and what processes were told."""
 
     seed: int
@@ -34,11 +34,11 @@ class World:
     deleted: bool = False
 
     def __post_init__(self) -> None:
-        house = House()
-        house.send(1)
-        house.complete()
+        bank = BankPipeline()
+        bank.send(1)
+        bank.complete()
         self.scheduler = Scheduler(Random(self.seed))
-        self.coordinator = replace(house.coordinator, store=Steps(house.store.objects, self.scheduler.pause))
+        self.coordinator = replace(bank.coordinator, store=SteppedStore(bank.store.objects, self.scheduler.pause))
 
     @property
     def savepoints(self) -> Savepoints:
@@ -91,7 +91,7 @@ class World:
 def test_a_pin_and_a_deletion_meet_and_never_both_succeed(deleters: int) -> None:
     seen = set()
     for seed in SEEDS:
-        world = World(seed)
+        world = PinnedCheckpoint(seed)
         sweepers = {f"retention{n}": world.delete for n in range(deleters)}
         world.interleave(**sweepers, one=partial(world.pin, "one"), two=partial(world.pin, "two"))
         promised = bool(world.told)
@@ -108,7 +108,7 @@ def test_a_pin_and_a_deletion_meet_and_never_both_succeed(deleters: int) -> None
 def test_a_fork_and_a_disposal_meet_and_never_both_succeed(disposers: int) -> None:
     seen = set()
     for seed in SEEDS:
-        world = World(seed)
+        world = PinnedCheckpoint(seed)
         world.pin("sp")
         world.told.clear()
         disposals = {f"disposal{n}": world.dispose for n in range(disposers)}

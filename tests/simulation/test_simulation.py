@@ -9,8 +9,8 @@ import os
 import pytest
 
 from tests.simulation.explore import explore, first_violation, repro
-from tests.simulation.planted import BUGS
-from tests.simulation.scheduler import Scheduler
+from tests.support.interleaving import Scheduler
+from tests.support.simulation_bugs import BUGS
 
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "20000"))
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))

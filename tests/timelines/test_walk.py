@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.process.twins import World
-from tests.timelines.walk import PIPELINE, Walk
+from tests.support.spark import TwinPipeline
+from tests.support.timeline_walk import PIPELINE, TimelineWalk
 from tidemark.model.checkpoint.sinks import SinkTable
 
 SEEDS = range(5)
 STEPS = 200
 
 
-def walked(seed: int, steps: int = STEPS) -> Walk:
+def walked(seed: int, steps: int = STEPS) -> TimelineWalk:
     """A walk in memory, compared with its oracle on the way and at the end."""
-    walk = Walk(World(PIPELINE), seed)
+    walk = TimelineWalk(TwinPipeline(PIPELINE), seed)
     try:
         walk.steps(steps)
         walk.compare_all()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import MemoryContext, World
+from tests.support.airflow import AirflowPipeline, MemoryContext
 from tidemark.context import Context
 from tidemark.coordinator.records.states import Aborted, OpenPlan
 from tidemark.coordinator.recovery.backfill import BackfillRequest
@@ -52,7 +52,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Releases:
 @pytest.fixture
 def context(releases: Releases) -> Context:
     """One trip, planned by the first release; the second one is deployed then."""
-    world = World()
+    world = AirflowPipeline()
     world.drive("a", 3)
     releases.deploy(releases.made("first", TRIPS))
     return MemoryContext(world)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.world import PLACE, MemoryContext, World
+from tests.support.airflow import PLACE, AirflowPipeline, MemoryContext
 from tidemark.answers.checkpoint_facts import checkpoint_facts
 from tidemark.errors import BrokerError, NotFoundError, TidemarkError, UsageError
 from tidemark.model.checkpoint.codec import body_of
@@ -27,7 +27,7 @@ class Deaf(MemoryLog):
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AirflowPipeline:
     """Three trips, and a pipeline whose source names a group."""
     folder = tmp_path / "pipelines"
     folder.mkdir()
@@ -36,11 +36,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (folder / "trips.py").write_text(text)
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(folder))
-    made = World()
+    made = AirflowPipeline()
     return _driven(made)
 
 
-def _driven(world: World) -> World:
+def _driven(world: AirflowPipeline) -> AirflowPipeline:
     for miles in (1, 2, 3):
         world.drive("a", miles)
     return world
@@ -53,7 +53,7 @@ def _sealed(context: MemoryContext) -> str:
     return slot
 
 
-def test_the_groups_offsets_are_reported_once_the_checkpoint_is_complete_and_not_before(world: World) -> None:
+def test_the_groups_offsets_are_reported_once_the_checkpoint_is_complete_and_not_before(world: AirflowPipeline) -> None:
     context = MemoryContext(world)
     slot = _sealed(context)
     assert world.log.group_offsets("watchers", [PLACE]) == {}
@@ -62,7 +62,7 @@ def test_the_groups_offsets_are_reported_once_the_checkpoint_is_complete_and_not
 
 
 @pytest.mark.parametrize("error", [BrokerError, NotFoundError, UsageError])
-def test_a_report_that_fails_harms_nothing(world: World, error: type[TidemarkError]) -> None:
+def test_a_report_that_fails_harms_nothing(world: AirflowPipeline, error: type[TidemarkError]) -> None:
     """No answer; a topic that is gone since it was read; an option that librdkafka does not know."""
     world.log = Deaf()
     world.log.error = error
@@ -83,7 +83,7 @@ def _metrics(context: MemoryContext) -> dict[tuple[int, str], int]:
     return {(row["checkpoint"], row["metric"]): row["value"] for row in rows + parted}
 
 
-def test_source_metrics_have_flinks_names_and_count_reports(world: World) -> None:
+def test_source_metrics_have_flinks_names_and_count_reports(world: AirflowPipeline) -> None:
     """J14. Three trips lie there; two are taken, then the third while Kafka takes no offsets, then a fourth."""
     context = MemoryContext(world)
     checkpoints.run_once(context, "trips", replace(ASK, max_records=2))

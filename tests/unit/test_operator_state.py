@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.lists import PIPELINE, Local, Order, Seen, follow, told
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, Local, Order, Seen, follow, told
+from tests.support.spark import TwinPipeline
 from tidemark import Fold, Process, state
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.declare.pipeline import Pipeline
@@ -148,7 +148,7 @@ def changed(**changes: Any) -> Pipeline:
 )
 def test_a_wrong_use_fails_the_function(function: Any, words: str) -> None:
     with pytest.raises(ProcessFunctionError, match=words):
-        World(changed(function=function), partitions=1).checkpoint([Order("k", "", "", "")])
+        TwinPipeline(changed(function=function), partitions=1).checkpoint([Order("k", "", "", "")])
 
 
 class Renamed(state.Operator):
@@ -175,9 +175,9 @@ def quiet(key: str, orders: Any, seen: Seen, *, operator_state: Any) -> None:
     """Does nothing."""
 
 
-def begun() -> World:
+def begun() -> TwinPipeline:
     """A pipeline with a checkpoint, whose lists hold something."""
-    world = World(PIPELINE, partitions=1)
+    world = TwinPipeline(PIPELINE, partitions=1)
     world.checkpoint([Order("a", "extend", name, "x") for name in ("samples", "rules")])
     return world
 
@@ -216,7 +216,7 @@ def test_an_operator_with_lists_but_without_keys_is_not_removed_silently() -> No
     def forgets(key: str, orders: Any, seen: Seen, *, operator_state: Local) -> None:
         operator_state.samples.append(key)
 
-    world = World(changed(function=forgets), partitions=1)
+    world = TwinPipeline(changed(function=forgets), partitions=1)
     assert not world.checkpoint([Order("a", "", "", "")]).handles["o"]
     world.pipeline = replace(PIPELINE, operators=[Fold("n", key_by="key", state=N)])
     with pytest.raises(IncompatibleStateError, match="o: is no longer declared, but has state"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import EngineError, TidemarkError
@@ -55,15 +55,15 @@ def test_no_error_log_line_or_record_holds_it(address: str) -> None:
 
 
 def test_a_failure_behind_a_foreign_exception_is_recorded_without_it() -> None:
-    house = House(fail=RuntimeError(ADDRESSES[0]))
-    house.send(2)
+    bank = BankPipeline(fail=RuntimeError(ADDRESSES[0]))
+    bank.send(2)
     with pytest.raises(RuntimeError):
-        house.loop.run_once(PlanRequest(origin="test"))
-    (report,) = house.reports
+        bank.loop.run_once(PlanRequest(origin="test"))
+    (report,) = bank.reports
     assert isinstance(report.state, OpenPlan)
-    house.coordinator.abort(report.state.plan, report.failure)
+    bank.coordinator.abort(report.state.plan, report.failure)
     assert "token=***" in report.failure.message
-    assert not any(CANARY.encode() in raw for raw in house.store.objects.values())
+    assert not any(CANARY.encode() in raw for raw in bank.store.objects.values())
 
 
 @pytest.mark.parametrize("spark", [ADDRESSES[0], ADDRESSES[2]])

@@ -15,7 +15,7 @@ from benchmarks.peers.places import child_environment
 from benchmarks.peers.smoke import KEPT, MONTHS, RETAINED, SEED, SMOKED, WORKLOAD
 from benchmarks.peers.titles import WHOLE
 from benchmarks.workload import expected_state
-from tests.prerequisites import needs
+from tests.support.prerequisites import needs
 
 
 @pytest.mark.spark

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
 
-from tests.cli.command import Command
-from tests.cli.disk_context import DiskContext, commands_over
-from tests.cli.disk_line import DiskLine
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext, commands_over
 from tidemark.api import Warehouse
 from tidemark.context import Context
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -36,7 +36,7 @@ MONTHS: dict[str, tuple[Flown, ...]] = {
 class ClockedContext(DiskContext):
     """A context whose clock is the line's."""
 
-    def __init__(self, line: DiskLine, settings: Settings) -> None:
+    def __init__(self, line: DiskPipeline, settings: Settings) -> None:
         super().__init__(line, settings)
         self.clock = line.clock
 
@@ -46,14 +46,14 @@ class Flights:
     """The warehouse, the line that made it, and the command line over it."""
 
     command: Command
-    line: DiskLine
+    line: DiskPipeline
 
     @classmethod
     def made(cls, folder: Path) -> "Flights":
         """Three checkpoints, one a month; the savepoint `winter` pins the second."""
         command = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         command.declare(DECLARATION, file="flights.py")
-        line = DiskLine(command.warehouse, command.context.pipeline("flights"), "flights", partitions=1)
+        line = DiskPipeline(command.warehouse, command.context.pipeline("flights"), "flights", partitions=1)
         for day, flown in MONTHS.items():
             line.clock.ms = _ms(day)
             line.send([(0, _record(n, day, f), line.clock.ms - 86_400_000 + n) for n, f in enumerate(flown)])
@@ -92,7 +92,7 @@ class Flights:
     @contextmanager
     def commands(self) -> Iterator[Command]:
         """In the block, commands of this process work on it."""
-        with commands_over(self.line), mock.patch("tests.cli.disk_context.DiskContext", ClockedContext):
+        with commands_over(self.line), mock.patch("tests.support.disk_context.DiskContext", ClockedContext):
             yield self.command
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_ending import kept
-from tests.unit.coordinator.test_recovery import Died, dying, three
+from tests.unit.coordinator.test_recovery import dying, three
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Ended, Restored, Superseded
 from tidemark.coordinator.recovery.restore import Recovery
@@ -20,18 +21,18 @@ from tidemark.model.retention.savepoint import SavepointRequest
 CLAIM = RestoreRequest(savepoint="june", claim=True)
 
 
-def saved(house: House) -> Beginning:
+def saved(bank: BankPipeline) -> Beginning:
     """A savepoint of the first of three checkpoints, to be claimed."""
-    three(house)
-    house.savepoints.create(SavepointRequest(name="june", owner="me", origin="june", checkpoint=1))
-    return CLAIM.beginning(house.coordinator)
+    three(bank)
+    bank.savepoints.create(SavepointRequest(name="june", owner="me", origin="june", checkpoint=1))
+    return CLAIM.beginning(bank.coordinator)
 
 
-def close(house: House, name: str = "t2") -> Ended:
-    return Ending(coordinator=house.coordinator).close(name)
+def close(bank: BankPipeline, name: str = "t2") -> Ended:
+    return Ending(coordinator=bank.coordinator).close(name)
 
 
-def interrupted(house: House, at: tuple[str, str], act: Callable[[], object]) -> Recovery:
+def interrupted(bank: BankPipeline, at: tuple[str, str], act: Callable[[], object]) -> Recovery:
     """A recovery beside which something else happens, once, at a crash point."""
     done: list[object] = []
 
@@ -40,73 +41,71 @@ def interrupted(house: House, at: tuple[str, str], act: Callable[[], object]) ->
             done.append(None)
             act()
 
-    return Recovery(coordinator=replace(house.coordinator, listener=crash))
+    return Recovery(coordinator=replace(bank.coordinator, listener=crash))
 
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after"), ("closing", "before")])
 def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str]) -> None:
-    house = House()
-    first, *_ = three(house)
-    with pytest.raises(Died):
-        dying(house, *at).restore(Beginning(checkpoint=first))
+    bank = BankPipeline()
+    first, *_ = three(bank)
+    with pytest.raises(Killed):
+        dying(bank, *at).restore(Beginning(checkpoint=first))
     if at in {("fate", "after"), ("closing", "before")}:
         with pytest.raises(ConflictError, match="being restored"):
-            close(house)
-        house.send(1)
-        house.complete()
-    assert kept(house)[0] == 1
-    assert close(house).won
-    assert kept(house) == [next(house.coordinator.checkpoints()).id]
-    assert house.coordinator.timelines.live() == "t1"
+            close(bank)
+        bank.send(1)
+        bank.complete()
+    assert kept(bank)[0] == 1
+    assert close(bank).won
+    assert kept(bank) == [next(bank.coordinator.checkpoints()).id]
+    assert bank.coordinator.timelines.live() == "t1"
 
 
 def test_a_restore_that_was_superseded_can_be_closed() -> None:
-    house = House()
-    made = three(house)
-    faster = interrupted(
-        house, ("closing", "before"), lambda: house.recovery.restore(Beginning(checkpoint=made[1]), "b")
-    )
+    bank = BankPipeline()
+    made = three(bank)
+    faster = interrupted(bank, ("closing", "before"), lambda: bank.recovery.restore(Beginning(checkpoint=made[1]), "b"))
     assert isinstance(faster.restore(Beginning(checkpoint=made[0]), "a"), Superseded)
-    assert close(house).won
-    assert house.coordinator.timelines.live() == "t3"
-    assert isinstance(house.recovery.restore(Beginning(checkpoint=made[0]), "a"), Superseded), "as it was told before"
+    assert close(bank).won
+    assert bank.coordinator.timelines.live() == "t3"
+    assert isinstance(bank.recovery.restore(Beginning(checkpoint=made[0]), "a"), Superseded), "as it was told before"
 
 
 def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
-    house = House()
-    first = Beginning(checkpoint=three(house)[0])
+    bank = BankPipeline()
+    first = Beginning(checkpoint=three(bank)[0])
     for name in ("t2", "t3"):
-        with pytest.raises(Died):
-            dying(house, "genesis", "after").restore(first)
-        close(house, name)
-    done = house.recovery.restore(first)
+        with pytest.raises(Killed):
+            dying(bank, "genesis", "after").restore(first)
+        close(bank, name)
+    done = bank.recovery.restore(first)
     assert isinstance(done, Restored)
-    assert (done.genesis.timeline, house.coordinator.timelines.live()) == ("t4", "t4")
+    assert (done.genesis.timeline, bank.coordinator.timelines.live()) == ("t4", "t4")
 
 
 def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed() -> None:
-    house = House()
-    first = Beginning(checkpoint=three(house)[0])
-    with pytest.raises(Died):
-        dying(house, "genesis", "after").restore(first, "r1")
-    close(house)
+    bank = BankPipeline()
+    first = Beginning(checkpoint=three(bank)[0])
+    with pytest.raises(Killed):
+        dying(bank, "genesis", "after").restore(first, "r1")
+    close(bank)
     with pytest.raises(ConflictError, match="timeline t2 was closed"):
-        house.recovery.restore(first, "r1")
-    assert house.coordinator.timelines.live() == "t1"
+        bank.recovery.restore(first, "r1")
+    assert bank.coordinator.timelines.live() == "t1"
 
 
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after")])
 def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
-    house = House()
-    first, told = Beginning(checkpoint=three(house)[0]), list[object]()
+    bank = BankPipeline()
+    first, told = Beginning(checkpoint=three(bank)[0]), list[object]()
 
     def end() -> None:
         try:
-            told.append(close(house))
+            told.append(close(bank))
         except ConflictError as error:
             told.append(error)
 
-    slow = interrupted(house, at, end)
+    slow = interrupted(bank, at, end)
     if at == ("fate", "after"):
         assert isinstance(slow.restore(first), Restored)
         assert "being restored" in str(told[0])
@@ -114,61 +113,61 @@ def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
         with pytest.raises(ConflictError, match="timeline t2 was closed"):
             slow.restore(first)
         assert isinstance(told[0], Ended) and told[0].won
-    live = house.coordinator.timelines.live()
-    assert not isinstance(house.coordinator.head(live).entry, Closing)
+    live = bank.coordinator.timelines.live()
+    assert not isinstance(bank.coordinator.head(live).entry, Closing)
 
 
 def test_a_savepoint_that_was_claimed_is_free_again() -> None:
-    house = House()
-    beginning = saved(house)
-    with pytest.raises(Died):
-        dying(house, "fate", "before").restore(beginning)
+    bank = BankPipeline()
+    beginning = saved(bank)
+    with pytest.raises(Killed):
+        dying(bank, "fate", "before").restore(beginning)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
-        house.savepoints.get("june")
-    assert Ending(coordinator=house.coordinator).plan("t2").gives_back == "june"
-    assert close(house).gives_back == "june"
-    assert kept(house) == [1, 3], "it pins again"
-    assert house.savepoints.get("june").claimed_by is None
-    done = house.recovery.restore(CLAIM.beginning(house.coordinator))
+        bank.savepoints.get("june")
+    assert Ending(coordinator=bank.coordinator).plan("t2").gives_back == "june"
+    assert close(bank).gives_back == "june"
+    assert kept(bank) == [1, 3], "it pins again"
+    assert bank.savepoints.get("june").claimed_by is None
+    done = bank.recovery.restore(CLAIM.beginning(bank.coordinator))
     assert isinstance(done, Restored)
-    june = house.savepoints.find("june")
+    june = bank.savepoints.find("june")
     assert june is not None and june.claimed_by == done.genesis.timeline
 
 
 @pytest.mark.parametrize("at", [("give_back", "before"), ("give_back", "after"), ("closing", "before")])
 def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple[str, str]) -> None:
-    house = House()
-    with pytest.raises(Died):
-        dying(house, "fate", "before").restore(saved(house))
+    bank = BankPipeline()
+    with pytest.raises(Killed):
+        dying(bank, "fate", "before").restore(saved(bank))
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == at:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
-        Ending(coordinator=replace(house.coordinator, listener=crash)).close("t2")
-    assert kept(house) == [1, 3], "the timeline pins it, or the savepoint does"
-    close(house)
-    assert not house.savepoints.get("june").disposed
-    assert kept(house) == [1, 3]
+    with pytest.raises(Killed):
+        Ending(coordinator=replace(bank.coordinator, listener=crash)).close("t2")
+    assert kept(bank) == [1, 3], "the timeline pins it, or the savepoint does"
+    close(bank)
+    assert not bank.savepoints.get("june").disposed
+    assert kept(bank) == [1, 3]
 
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_end_once_more(dies: bool) -> None:
-    house = House()
-    beginning = saved(house)
+    bank = BankPipeline()
+    beginning = saved(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("genesis", "after"):
-            close(house)
+            close(bank)
         if (step, moment) == ("fate", "before") and dies:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died if dies else ConflictError):
-        Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(beginning)
+    with pytest.raises(Killed if dies else ConflictError):
+        Recovery(coordinator=replace(bank.coordinator, listener=crash)).restore(beginning)
     if dies:
-        june = house.savepoints.find("june")
+        june = bank.savepoints.find("june")
         assert june is not None and june.claimed_by == "t2"
-        close(house)
-    assert not house.savepoints.get("june").disposed
-    assert kept(house) == [1, 3]
+        close(bank)
+    assert not bank.savepoints.get("june").disposed
+    assert kept(bank) == [1, 3]

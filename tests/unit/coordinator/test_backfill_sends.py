@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling
@@ -11,13 +11,13 @@ from tidemark.coordinator.checkpoints.loop import delivered, undelivered
 from tidemark.coordinator.recovery.backfill import Backfill
 
 
-def half_sent() -> tuple[House, Backfill]:
+def half_sent() -> tuple[BankPipeline, Backfill]:
     """Three checkpoints, the first two delivered; a backfill from the first one."""
-    house = telling(KafkaSink("seen", topic="out"))
-    made = three(house)
-    for due in undelivered(house.coordinator)[:2]:
-        delivered(house.coordinator, due)
-    return house, backfill(house, made[0])
+    bank = telling(KafkaSink("seen", topic="out"))
+    made = three(bank)
+    for due in undelivered(bank.coordinator)[:2]:
+        delivered(bank.coordinator, due)
+    return bank, backfill(bank, made[0])
 
 
 def test_the_dry_run_names_what_was_not_delivered() -> None:
@@ -27,18 +27,18 @@ def test_the_dry_run_names_what_was_not_delivered() -> None:
 
 
 def test_what_came_before_the_beginning_is_sent_either_way() -> None:
-    house = telling(KafkaSink("seen", topic="out"))
-    made = three(house)
-    assert {name: [c.id for c in left] for name, left in backfill(house, made[1]).outlook().unsent.items()} == {
+    bank = telling(KafkaSink("seen", topic="out"))
+    made = three(bank)
+    assert {name: [c.id for c in left] for name, left in backfill(bank, made[1]).outlook().unsent.items()} == {
         "seen": [3]
     }
 
 
 @pytest.mark.parametrize("send", [False, True])
 def test_a_promoted_backfill_sends_what_was_not_sent_where_it_is_asked_to(send: bool) -> None:
-    house, one = half_sent()
-    one = backfill(house, one.beginning.checkpoint, send=send)
-    repeat(house, one)
+    bank, one = half_sent()
+    one = backfill(bank, one.beginning.checkpoint, send=send)
+    repeat(bank, one)
     one.promote(lambda: None)
-    assert house.coordinator.timelines.live() == one.fork
-    assert sent(house) == ([2] if send else [])
+    assert bank.coordinator.timelines.live() == one.fork
+    assert sent(bank) == ([2] if send else [])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.in_memory import START_MS, Payment, payment
+from tests.support.memory import START_MS, Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -66,7 +66,7 @@ BANK = Pipeline(
 
 
 @dataclass
-class World:
+class BroadcastPipeline:
     """Store, log, tables, and a foreign table with one row."""
 
     pipeline: Pipeline = BANK
@@ -121,7 +121,7 @@ class World:
 
 
 def test_an_attempt_and_its_retry_copy_the_planned_version_whatever_was_written_since() -> None:
-    world = World()
+    world = BroadcastPipeline()
     plan = world.plan()
     assert plan.broadcast_versions == {"owners": 0}
     world.foreign.overwrite("/owners", [Owner("b", "Bo")])
@@ -136,7 +136,7 @@ def test_an_attempt_and_its_retry_copy_the_planned_version_whatever_was_written_
 
 
 def test_a_revoked_attempt_leaves_the_version_to_the_next() -> None:
-    world = World()
+    world = BroadcastPipeline()
     plan = world.plan()
     assert isinstance(world.coordinator.begin(plan), OwnedAttempt)
     world.foreign.overwrite("/owners", [])
@@ -151,7 +151,7 @@ def test_a_revoked_attempt_leaves_the_version_to_the_next() -> None:
 
 
 def test_an_unchanged_version_is_not_copied_again() -> None:
-    world = World()
+    world = BroadcastPipeline()
     first, second = world.complete(), world.complete()
     assert (first.plan.copies, second.plan.copies) == (("owners",), ())
     assert second.handles["owners"] == first.handles["owners"]
@@ -161,7 +161,7 @@ def test_an_unchanged_version_is_not_copied_again() -> None:
 
 
 def test_keys_that_are_gone_are_tombstones_also_where_nothing_is_left() -> None:
-    world = World()
+    world = BroadcastPipeline()
     world.foreign.overwrite("/owners", [Owner("a", "Ada"), Owner("b", "Bo"), Owner("c", "Cy")])
     first = world.complete()
     world.foreign.overwrite("/owners", [Owner("b", "Bea")])
@@ -175,7 +175,7 @@ def test_keys_that_are_gone_are_tombstones_also_where_nothing_is_left() -> None:
 
 
 def test_another_record_copies_the_same_version_again() -> None:
-    world = World()
+    world = BroadcastPipeline()
     world.foreign.tables["/owners"] = [("t", (NamedOwner("a", "Ada", "Oslo"),))]
     world.complete()
     world.pipeline = replace(BANK, broadcast=[owners(record=NamedOwner)])
@@ -185,7 +185,7 @@ def test_another_record_copies_the_same_version_again() -> None:
 
 
 def test_a_broadcast_state_that_was_a_topic_is_copied_from_its_table() -> None:
-    world = World(
+    world = BroadcastPipeline(
         pipeline=replace(BANK, broadcast=[Broadcast("owners", KafkaSource("names", Owner), key_by="account")])
     )
     world.log.create("names", 1)
@@ -197,7 +197,7 @@ def test_a_broadcast_state_that_was_a_topic_is_copied_from_its_table() -> None:
 
 @pytest.mark.parametrize("accident", ["rolled back", "replaced"])
 def test_a_table_that_is_not_what_it_was_stops_the_plan_until_it_is_accepted(accident: str) -> None:
-    world = World()
+    world = BroadcastPipeline()
     world.foreign.overwrite("/owners", [Owner("b", "Bo")])
     world.complete()
     if accident == "rolled back":
@@ -212,7 +212,7 @@ def test_a_table_that_is_not_what_it_was_stops_the_plan_until_it_is_accepted(acc
 
 
 def test_a_version_that_is_gone_before_it_is_copied_aborts_the_plan_and_the_next_one_goes_on() -> None:
-    world = World()
+    world = BroadcastPipeline()
     plan = world.plan()
     world.foreign.drop("/owners")
     with pytest.raises(DataLostError, match="version 0 of the table of broadcast state owners is gone") as lost:
@@ -234,7 +234,7 @@ def test_a_version_that_is_gone_before_it_is_copied_aborts_the_plan_and_the_next
     ],
 )
 def test_what_cannot_be_copied_is_not_planned(rows: list[Owner], broadcast: Broadcast, error: type[Exception]) -> None:
-    world = World(pipeline=replace(BANK, broadcast=[broadcast]))
+    world = BroadcastPipeline(pipeline=replace(BANK, broadcast=[broadcast]))
     world.foreign.overwrite("/owners", rows)
     world.log.append(TopicPartition("payments", 0), payment("a", 1))
     with pytest.raises(error):

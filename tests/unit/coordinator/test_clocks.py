@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, House
+from tests.support.bank import ASK, P0, BankPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.ttl import Clock, Now
@@ -26,7 +26,7 @@ class Visit:
     at: datetime
 
 
-def house(clock: Clock, wall_ms: int) -> House:
+def bank(clock: Clock, wall_ms: int) -> BankPipeline:
     """Counts visits for three hours on one of the clocks, while the wall shows what it likes."""
 
     class User(state.Keyed):
@@ -37,10 +37,10 @@ def house(clock: Clock, wall_ms: int) -> House:
         source=KafkaSource("payments", Visit, event_time="at"),
         operators=[Fold("users", key_by="user", state=User)],
     )
-    return House(pipeline, clock=ManualClock(wall_ms))
+    return BankPipeline(pipeline, clock=ManualClock(wall_ms))
 
 
-def visits(made: House, hour: int, *users: str) -> None:
+def visits(made: BankPipeline, hour: int, *users: str) -> None:
     at = DAY + hour * HOUR
     for user in users:
         made.log.append(P0, f'{{"user":"{user}","at":"{at.isoformat()}"}}'.encode())
@@ -51,9 +51,9 @@ def until(hour: int) -> PlanRequest:
     return replace(ASK, interval_start=DAY, interval_end=DAY + hour * HOUR)
 
 
-def lived(clock: Clock, wall_ms: int) -> tuple[House, list[Checkpoint]]:
+def lived(clock: Clock, wall_ms: int) -> tuple[BankPipeline, list[Checkpoint]]:
     """Ann at hour 0, Bob at hour 1, Cy at hour 3; a checkpoint for each, and the wall runs ahead in between."""
-    made, found = house(clock, wall_ms), list[Checkpoint]()
+    made, found = bank(clock, wall_ms), list[Checkpoint]()
     for hour, user in ((0, "ann"), (1, "bob"), (3, "cy")):
         visits(made, hour, user)
         found.append(made.complete(until(hour)))
@@ -79,7 +79,7 @@ def test_both_clocks_stand_in_the_plan_and_in_the_manifest_as_it_is_stored() -> 
 
 
 def test_on_event_time_a_late_record_counts_as_an_access_at_the_watermark() -> None:
-    made = house("event_time", 1)
+    made = bank("event_time", 1)
     visits(made, 5, "ann")
     made.complete(until(9))
     visits(made, 0, "bob")
@@ -90,7 +90,7 @@ def test_on_event_time_a_late_record_counts_as_an_access_at_the_watermark() -> N
 
 
 def test_on_logical_time_the_end_of_the_interval_counts_and_event_time_does_not() -> None:
-    made = house("logical_time", 1)
+    made = bank("logical_time", 1)
     visits(made, 0, "ann")
     made.complete(until(20))
     assert made.state("users") == {("ann",): (1,)}, "accessed at hour 20"

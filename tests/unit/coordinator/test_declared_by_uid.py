@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import Payment
-from tests.unit.coordinator.house import ASK, P1, PIPELINE, Account, House, sourced
+from tests.support.bank import ASK, P1, PIPELINE, Account, BankPipeline, sourced
+from tests.support.memory import Payment
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
 from tidemark.model.state.evolution import compared
@@ -32,20 +32,20 @@ def twice(account: str, payments: Iterator[Payment], seen: Seen) -> None:
         seen.times += 2
 
 
-def house(*operators: Fold | Process) -> House:
+def bank(*operators: Fold | Process) -> BankPipeline:
     """A pipeline of these, after one checkpoint over two payments."""
-    made = House(replace(PIPELINE, operators=operators))
+    made = BankPipeline(replace(PIPELINE, operators=operators))
     made.send(2)
     made.complete()
     return made
 
 
-def declare(made: House, *operators: Fold | Process) -> None:
+def declare(made: BankPipeline, *operators: Fold | Process) -> None:
     made.pipeline = replace(PIPELINE, operators=operators)
 
 
 def test_the_order_of_operators_says_nothing() -> None:
-    made = house(ACCOUNTS, COPIES)
+    made = bank(ACCOUNTS, COPIES)
     tables = made.coordinator.checkpoint(1).plan.tables
     declare(made, COPIES, ACCOUNTS)
     made.send(1)
@@ -54,7 +54,7 @@ def test_the_order_of_operators_says_nothing() -> None:
 
 
 def test_what_changes_around_an_operator_leaves_its_state_where_it_is() -> None:
-    made = house(ACCOUNTS, Process("seen", key_by="account", state=Seen, function=once))
+    made = bank(ACCOUNTS, Process("seen", key_by="account", state=Seen, function=once))
     tables = made.coordinator.checkpoint(1).plan.tables
     later = Process("seen", key_by="account", state=Seen, function=twice)
     other = sourced(start="latest", group="watchers")
@@ -78,7 +78,7 @@ def test_an_operator_without_a_uid_cannot_be_declared() -> None:
 
 
 def test_the_number_of_key_groups_stands_in_the_manifest_and_never_changes() -> None:
-    made = house(ACCOUNTS)
+    made = bank(ACCOUNTS)
     stored = made.coordinator.checkpoint(1).plan.schemas["accounts"]
     assert stored.key_groups == 128
     (misfit,) = compared(stored, replace(stored, key_groups=64)).misfits
@@ -86,7 +86,7 @@ def test_the_number_of_key_groups_stands_in_the_manifest_and_never_changes() -> 
 
 
 def test_an_operator_that_is_added_begins_with_what_is_read_from_now_on() -> None:
-    made = house(ACCOUNTS)
+    made = bank(ACCOUNTS)
     declare(made, ACCOUNTS, COPIES)
     made.send(1)
     made.complete(ASK)

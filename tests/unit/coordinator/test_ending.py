@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
@@ -24,223 +25,219 @@ from tidemark.model.checkpoint.store_objects import Closing
 from tidemark.model.retention.savepoint import SavepointRequest
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
-def forked(house: House, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
+def forked(bank: BankPipeline, name: str = "fix") -> tuple[list[Checkpoint], Checkpoint]:
     """Three checkpoints, and a fork of the first with one of its own."""
-    made = three(house)
-    (own,) = fork(house, made[0], name).run_once(ASK).checkpoints
+    made = three(bank)
+    (own,) = fork(bank, made[0], name).run_once(ASK).checkpoints
     return made, own
 
 
-def kept(house: House) -> list[int]:
+def kept(bank: BankPipeline) -> list[int]:
     """Ids of what stays under `keep_last(1)`."""
-    found = look(house.coordinator, Retention.keep_last(1))
+    found = look(bank.coordinator, Retention.keep_last(1))
     return sorted(number for number, why in found.reasons.items() if why)
 
 
 def test_an_ended_fork_keeps_nothing_and_the_live_timeline_goes_on() -> None:
-    house = House()
-    made, own = forked(house)
-    assert kept(house) == [made[2].id, own.id]
-    plan = Ending(coordinator=house.coordinator).plan("fix")
+    bank = BankPipeline()
+    made, own = forked(bank)
+    assert kept(bank) == [made[2].id, own.id]
+    plan = Ending(coordinator=bank.coordinator).plan("fix")
     assert (plan.won, plan.checkpoints, plan.savepoints, plan.forks) == (False, (own,), (), ())
-    done = Ending(coordinator=house.coordinator).close("fix")
+    done = Ending(coordinator=bank.coordinator).close("fix")
     assert (done.won, done.closing.sequence, done.closing.successor, done.closing.why) == (True, 3, "", "close")
-    assert kept(house) == [made[2].id]
-    assert {b.timeline: b.fate for b in branches(house.coordinator.timelines)} == {"t1": "live", "fix": "closed"}
-    again = Ending(coordinator=house.coordinator).close("fix")
+    assert kept(bank) == [made[2].id]
+    assert {b.timeline: b.fate for b in branches(bank.coordinator.timelines)} == {"t1": "live", "fix": "closed"}
+    again = Ending(coordinator=bank.coordinator).close("fix")
     assert (again.won, again.closing) == (False, done.closing)
-    house.send(1)
-    assert str(house.complete().plan.slot) == "t1/4.1"
+    bank.send(1)
+    assert str(bank.complete().plan.slot) == "t1/4.1"
 
 
 def test_who_goes_on_with_an_ended_fork_is_told_so() -> None:
-    house = House()
-    _, own = forked(house)
-    Ending(coordinator=house.coordinator).close("fix")
+    bank = BankPipeline()
+    _, own = forked(bank)
+    Ending(coordinator=bank.coordinator).close("fix")
     with pytest.raises(ConflictError, match="timeline fix was closed"):
-        house.promotion.promote("fix", discard=True)
+        bank.promotion.promote("fix", discard=True)
     with pytest.raises(ConflictError, match="timeline fix was closed\\n"):
-        house.coordinator.trigger(house.pipeline, ASK, "fix")
-    house.recovery.fork(Beginning(checkpoint=own), "again")
-    assert kept(house) == [3, own.id], "a fork of what an ended one has left pins it"
+        bank.coordinator.trigger(bank.pipeline, ASK, "fix")
+    bank.recovery.fork(Beginning(checkpoint=own), "again")
+    assert kept(bank) == [3, own.id], "a fork of what an ended one has left pins it"
 
 
 def test_what_a_savepoint_pins_and_what_another_fork_began_at_stays() -> None:
-    house = House()
-    made, own = forked(house)
+    bank = BankPipeline()
+    made, own = forked(bank)
     asked = SavepointRequest(name="june", owner="me", origin="june", checkpoint=own.id)
-    house.savepoints.create(asked)
-    house.recovery.fork(Beginning(checkpoint=own), "of-the-fork")
-    done = Ending(coordinator=house.coordinator).close("fix")
+    bank.savepoints.create(asked)
+    bank.recovery.fork(Beginning(checkpoint=own), "of-the-fork")
+    done = Ending(coordinator=bank.coordinator).close("fix")
     assert (done.savepoints, done.forks) == (("june",), ("of-the-fork",))
-    assert kept(house) == [made[2].id, own.id]
-    Ending(coordinator=house.coordinator).close("of-the-fork")
-    assert kept(house) == [made[2].id, own.id], "june pins it"
-    house.savepoints.dispose("june")
-    assert kept(house) == [made[2].id]
+    assert kept(bank) == [made[2].id, own.id]
+    Ending(coordinator=bank.coordinator).close("of-the-fork")
+    assert kept(bank) == [made[2].id, own.id], "june pins it"
+    bank.savepoints.dispose("june")
+    assert kept(bank) == [made[2].id]
 
 
 def test_a_fork_without_a_checkpoint_lets_go_of_what_it_began_at() -> None:
-    house = House()
-    made = three(house)
-    house.recovery.fork(Beginning(checkpoint=made[0]), "idle")
-    assert kept(house) == [1, 3]
-    assert Ending(coordinator=house.coordinator).close("idle").checkpoints == ()
-    assert kept(house) == [3]
+    bank = BankPipeline()
+    made = three(bank)
+    bank.recovery.fork(Beginning(checkpoint=made[0]), "idle")
+    assert kept(bank) == [1, 3]
+    assert Ending(coordinator=bank.coordinator).close("idle").checkpoints == ()
+    assert kept(bank) == [3]
 
 
 def test_the_live_timeline_a_closed_one_and_nobody_are_refused() -> None:
-    house = House()
-    made = three(house)
-    ending = Ending(coordinator=house.coordinator)
+    bank = BankPipeline()
+    made = three(bank)
+    ending = Ending(coordinator=bank.coordinator)
     with pytest.raises(ConflictError, match="timeline t1 is live"):
         ending.close("t1")
     with pytest.raises(NotFoundError, match="no timeline 'nobody'"):
         ending.close("nobody")
-    house.recovery.restore(Beginning(checkpoint=made[0]))
+    bank.recovery.restore(Beginning(checkpoint=made[0]))
     with pytest.raises(ConflictError, match="timeline t1 was closed for t2"):
         ending.close("t1")
 
 
 def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
-        replace(house.recovery, coordinator=replace(house.coordinator, listener=crash)).restore(
+    with pytest.raises(Killed):
+        replace(bank.recovery, coordinator=replace(bank.coordinator, listener=crash)).restore(
             Beginning(checkpoint=made[0])
         )
     with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next slot of t1"):
-        Ending(coordinator=house.coordinator).close("t2")
+        Ending(coordinator=bank.coordinator).close("t2")
 
 
 def test_an_open_plan_is_refused_and_nothing_is_written() -> None:
-    house = House()
-    forked(house)
-    house.send(1)
-    found = house.coordinator.trigger(house.pipeline, ASK, "fix")
+    bank = BankPipeline()
+    forked(bank)
+    bank.send(1)
+    found = bank.coordinator.trigger(bank.pipeline, ASK, "fix")
     assert isinstance(found, OpenPlan)
-    before = dict(house.store.objects)
+    before = dict(bank.store.objects)
     with pytest.raises(ConflictError, match=f"{found.plan.name} is in progress on timeline fix") as told:
-        Ending(coordinator=house.coordinator).close("fix")
+        Ending(coordinator=bank.coordinator).close("fix")
     assert "tidemark checkpoint abort" in told.value.next
-    assert house.store.objects == before
+    assert bank.store.objects == before
 
 
 @pytest.mark.parametrize("won", [True, False])
 def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
-    house = House()
-    _, own = forked(house)
-    house.send(1)
+    bank = BankPipeline()
+    _, own = forked(bank)
+    bank.send(1)
     wanted = ("closing", "before") if won else ("closing", "after")
     planned: list[CheckpointPlan] = []
     ended: list[object] = []
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("fate", "after"):  # planned between the announcement and the closing, and sealed
-            found = house.coordinator.trigger(house.pipeline, ASK, "fix")
+            found = bank.coordinator.trigger(bank.pipeline, ASK, "fix")
             assert isinstance(found, OpenPlan)
-            attempt = house.coordinator.begin(found.plan)
+            attempt = bank.coordinator.begin(found.plan)
             assert isinstance(attempt, OwnedAttempt)
-            house.execute(attempt)
+            bank.execute(attempt)
             planned.append(found.plan)
         if (step, moment) == wanted and not ended:
-            ended.append(house.coordinator.complete(planned[0]))
+            ended.append(bank.coordinator.complete(planned[0]))
 
-    done = Ending(coordinator=replace(house.coordinator, listener=crash)).close("fix")
+    done = Ending(coordinator=replace(bank.coordinator, listener=crash)).close("fix")
     assert done.won
     assert isinstance(ended[0], Completed if won else Void)
     assert len(done.checkpoints) == (2 if won else 1)
     assert own in done.checkpoints
-    assert kept(house) == [3]
+    assert kept(bank) == [3]
 
 
 @pytest.mark.parametrize("at", [("fate", "before"), ("fate", "after"), ("closing", "before"), ("closing", "after")])
 def test_an_end_that_died_is_finished_by_a_repetition(at: tuple[str, str]) -> None:
-    house = House()
-    forked(house)
+    bank = BankPipeline()
+    forked(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == at:
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
-        Ending(coordinator=replace(house.coordinator, listener=crash)).close("fix")
+    with pytest.raises(Killed):
+        Ending(coordinator=replace(bank.coordinator, listener=crash)).close("fix")
     if at == ("fate", "before"):
-        assert isinstance(house.promotion.promote("fix", discard=True), Promoted)
+        assert isinstance(bank.promotion.promote("fix", discard=True), Promoted)
         return
     with pytest.raises(ConflictError, match="timeline fix was closed"):
-        house.promotion.promote("fix", discard=True)
-    assert isinstance(Ending(coordinator=house.coordinator).close("fix").closing, Closing)
-    assert kept(house) == [3]
+        bank.promotion.promote("fix", discard=True)
+    assert isinstance(Ending(coordinator=bank.coordinator).close("fix").closing, Closing)
+    assert kept(bank) == [3]
 
 
 def test_what_an_end_writes_is_looked_at_by_verify() -> None:
-    house = House()
-    forked(house)
-    Ending(coordinator=house.coordinator).close("fix")
-    folders = {key.split("/")[0] for key in house.store.objects}
+    bank = BankPipeline()
+    forked(bank)
+    Ending(coordinator=bank.coordinator).close("fix")
+    folders = {key.split("/")[0] for key in bank.store.objects}
     assert "fates" in folders
     assert folders <= {*verification._FOLDERS, "queries"}
 
 
 def test_of_a_promote_and_an_end_one_is_refused() -> None:
-    house = House()
-    forked(house)
+    bank = BankPipeline()
+    forked(bank)
     refused: list[ConflictError] = []
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before") and not refused:
             with pytest.raises(ConflictError, match="timeline fix is being promoted") as told:
-                Ending(coordinator=house.coordinator).close("fix")
+                Ending(coordinator=bank.coordinator).close("fix")
             refused.append(told.value)
 
-    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
+    done = Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("fix", discard=True)
     assert isinstance(done, Promoted)
     assert refused
-    assert house.coordinator.timelines.live() == "fix"
+    assert bank.coordinator.timelines.live() == "fix"
     with pytest.raises(ConflictError, match="timeline fix is live"):
-        Ending(coordinator=house.coordinator).close("fix")
+        Ending(coordinator=bank.coordinator).close("fix")
 
 
 def test_a_promote_that_died_blocks_an_end_until_its_place_is_taken() -> None:
-    house = House()
-    forked(house)
+    bank = BankPipeline()
+    forked(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            raise Died
+            raise Killed
 
-    with pytest.raises(Died):
-        Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix", discard=True)
+    with pytest.raises(Killed):
+        Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("fix", discard=True)
     with pytest.raises(ConflictError, match="it may take the next slot of t1 at any moment"):
-        Ending(coordinator=house.coordinator).close("fix")
-    house.send(1)
-    house.complete()
-    assert Ending(coordinator=house.coordinator).close("fix").won
+        Ending(coordinator=bank.coordinator).close("fix")
+    bank.send(1)
+    bank.complete()
+    assert Ending(coordinator=bank.coordinator).close("fix").won
 
 
 def test_a_backfill_whose_fork_was_closed_wants_another_name_and_keeps_nothing() -> None:
-    house = House()
-    made = five(house)
-    one = backfill(house, made[0], max_records=5, fork="again")
+    bank = BankPipeline()
+    made = five(bank)
+    one = backfill(bank, made[0], max_records=5, fork="again")
     one.begin()
-    next(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
-    assert kept(house) == [made[0].id, made[3].id, made[4].id, 6], "where it began, what it is compared with, its own"
-    Ending(coordinator=house.coordinator).close("again")
-    assert kept(house) == [made[4].id]
+    next(one.repeat(lambda attempt: bank.executed(one.pipeline, attempt)))
+    assert kept(bank) == [made[0].id, made[3].id, made[4].id, 6], "where it began, what it is compared with, its own"
+    Ending(coordinator=bank.coordinator).close("again")
+    assert kept(bank) == [made[4].id]
     for verb in (one.outlook, one.begin, one.pair):
         with pytest.raises(ConflictError, match="does not belong to this backfill: it was closed"):
             verb()
     with pytest.raises(ConflictError, match="timeline again was closed"):
-        list(one.repeat(lambda attempt: house.executed(one.pipeline, attempt)))
-    other = backfill(house, made[0], fork="anew")
-    assert [c.plan.replays for c in repeat(house, other)] == [(2,), (3,), (4,), (5,)]
+        list(one.repeat(lambda attempt: bank.executed(one.pipeline, attempt)))
+    other = backfill(bank, made[0], fork="anew")
+    assert [c.plan.replays for c in repeat(bank, other)] == [(2,), (3,), (4,), (5,)]

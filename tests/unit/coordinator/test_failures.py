@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tidemark.coordinator.checkpoints.failure_policy import classify, failure_of
 from tidemark.coordinator.checkpoints.restart import (
     ENDLESS,
@@ -85,55 +85,55 @@ def test_a_failure_keeps_the_words_and_the_verdict() -> None:
 
 
 def test_min_pause_refuses_and_says_how_long() -> None:
-    house = House(replace(PIPELINE, min_pause=timedelta(seconds=60)))
-    house.complete()
-    house.clock.advance(20_000)
-    found = house.coordinator.trigger(house.pipeline, ASK)
+    bank = BankPipeline(replace(PIPELINE, min_pause=timedelta(seconds=60)))
+    bank.complete()
+    bank.clock.advance(20_000)
+    found = bank.coordinator.trigger(bank.pipeline, ASK)
     assert isinstance(found, Refused)
     assert (found.reason, found.wait_ms) == (R.MIN_PAUSE, 40_000)
-    house.clock.advance(40_000)
-    assert isinstance(house.coordinator.trigger(house.pipeline, ASK), OpenPlan)
+    bank.clock.advance(40_000)
+    assert isinstance(bank.coordinator.trigger(bank.pipeline, ASK), OpenPlan)
 
 
 def test_a_stop_record_refuses_until_a_later_one_resumes() -> None:
-    house = House()
-    put = house.coordinator.objects.put
+    bank = BankPipeline()
+    put = bank.coordinator.objects.put
     put(keys.stop_key(1), StopRecord(stopped=True, why="maintenance", at_ms=1, write_id="a"))
-    found = house.loop.run_once(ASK)
+    found = bank.loop.run_once(ASK)
     assert found.checkpoints == ()
     assert isinstance(found.ended, Refused)
     assert (found.ended.reason, found.ended.message) == (R.STOPPED, "the pipeline is stopped: maintenance")
     put(keys.stop_key(2), StopRecord(stopped=False, why="done", at_ms=2, write_id="b"))
-    assert house.complete().id == 1
+    assert bank.complete().id == 1
 
 
 def test_declined_is_what_an_operator_aborts_with() -> None:
-    house = House()
-    plan = house.plan()
-    done = house.coordinator.abort(plan, Failure(reason=R.DECLINED, message="no", next="x"))
+    bank = BankPipeline()
+    plan = bank.plan()
+    done = bank.coordinator.abort(plan, Failure(reason=R.DECLINED, message="no", next="x"))
     assert isinstance(done, Aborted)
     assert done.record.failure.reason is R.DECLINED
 
 
 def test_code_changed_aborts_the_open_plan_and_plans_anew() -> None:
-    house = House()
-    plan = house.plan()
-    house.pipeline = replace(PIPELINE, max_dead_letters=0.5)
-    again = house.plan()
+    bank = BankPipeline()
+    plan = bank.plan()
+    bank.pipeline = replace(PIPELINE, max_dead_letters=0.5)
+    again = bank.plan()
     assert (again.id, again.slot.k) == (2, 2)
-    found = house.coordinator.state(plan)
+    found = bank.coordinator.state(plan)
     assert isinstance(found, Aborted)
     assert found.record.failure.reason is R.CODE_CHANGED
 
 
 def test_a_timeline_that_ended_subsumes_the_plan() -> None:
-    house = House()
-    plan = house.plan()
-    house.coordinator.begin(plan)
-    house.coordinator.objects.put(
+    bank = BankPipeline()
+    plan = bank.plan()
+    bank.coordinator.begin(plan)
+    bank.coordinator.objects.put(
         keys.slot_key("t1", 1), Closing(timeline="t1", sequence=1, successor="t2", why="restore", write_id="w")
     )
-    report = house.coordinator.record_failure(house.pipeline, plan, FencedError("revoked", next="x"))
+    report = bank.coordinator.record_failure(bank.pipeline, plan, FencedError("revoked", next="x"))
     assert isinstance(report.state, Void)
     assert (report.failure.reason, report.in_a_row, report.retry) == (R.SUBSUMED, 0, False)
 
@@ -145,62 +145,62 @@ def test_every_reason_is_shown_by_a_test_above() -> None:
 
 
 def test_a_final_failure_aborts_the_plan_and_raises_its_own_error() -> None:
-    house = House()
-    house.fail = DataLostError("gone", next="x")
+    bank = BankPipeline()
+    bank.fail = DataLostError("gone", next="x")
     with pytest.raises(DataLostError):
-        house.loop.run_once(ASK)
-    report = house.reports[0]
+        bank.loop.run_once(ASK)
+    report = bank.reports[0]
     assert isinstance(report.state, Aborted)
     assert (report.retry, report.in_a_row, report.exceeded) == (False, 1, True)
 
 
 def test_another_failure_leaves_the_plan_for_the_next_attempt() -> None:
-    house = House()
-    house.fail = EngineError("spark", next="x")
+    bank = BankPipeline()
+    bank.fail = EngineError("spark", next="x")
     with pytest.raises(EngineError):
-        house.loop.run_once(ASK)
-    assert isinstance(house.reports[0].state, OpenPlan)
-    assert house.reports[0].retry
-    house.fail = None
-    done = house.complete()
+        bank.loop.run_once(ASK)
+    assert isinstance(bank.reports[0].state, OpenPlan)
+    assert bank.reports[0].retry
+    bank.fail = None
+    done = bank.complete()
     assert (done.id, done.sealed.attempt) == (1, 2)
 
 
 def test_failures_in_a_row_count_once_per_id_and_a_success_resets_them() -> None:
-    house = House(replace(PIPELINE, tolerable_failed_checkpoints=2))
+    bank = BankPipeline(replace(PIPELINE, tolerable_failed_checkpoints=2))
 
     def failed(error: Exception) -> tuple[int, bool]:
-        house.fail = error
+        bank.fail = error
         with pytest.raises(type(error)):
-            house.loop.run_once(ASK)
-        return house.reports[-1].in_a_row, house.reports[-1].exceeded
+            bank.loop.run_once(ASK)
+        return bank.reports[-1].in_a_row, bank.reports[-1].exceeded
 
     assert failed(EngineError("spark", next="x")) == (1, False)
     assert failed(EngineError("again", next="x")) == (1, False)  # the same id
     assert failed(DataLostError("gone", next="x")) == (1, False)  # still: now it is aborted
     assert failed(DataLostError("gone", next="x")) == (2, False)
     assert failed(DataLostError("gone", next="x")) == (3, True)
-    house.fail = None
-    house.complete()
+    bank.fail = None
+    bank.complete()
     assert failed(DataLostError("gone", next="x")) == (1, False)
 
 
 def test_reasons_that_do_not_count_do_not_count() -> None:
-    house = House()
-    house.coordinator.abort(house.plan(), Failure(reason=R.DECLINED, message="no", next="x"))
-    report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
+    bank = BankPipeline()
+    bank.coordinator.abort(bank.plan(), Failure(reason=R.DECLINED, message="no", next="x"))
+    report = bank.coordinator.record_failure(bank.pipeline, bank.plan(), FencedError("revoked", next="x"))
     assert (report.in_a_row, report.exceeded) == (0, False)
 
 
 def test_a_fenced_attempt_never_alerts_whatever_failed_before_it() -> None:
-    house = House()
-    house.coordinator.record_failure(house.pipeline, house.plan(), DataLostError("gone", next="x"))
-    report = house.coordinator.record_failure(house.pipeline, house.plan(), FencedError("revoked", next="x"))
+    bank = BankPipeline()
+    bank.coordinator.record_failure(bank.pipeline, bank.plan(), DataLostError("gone", next="x"))
+    report = bank.coordinator.record_failure(bank.pipeline, bank.plan(), FencedError("revoked", next="x"))
     assert (report.in_a_row, report.exceeded) == (1, False)
 
 
 def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
-    house = House()
+    bank = BankPipeline()
     refused = [keys.slot_key("t1", 1)]
 
     class Full(MemoryStore):
@@ -209,19 +209,19 @@ def test_a_publication_that_failed_is_published_by_the_next_call() -> None:
                 raise StoreError("disk full", next="x")
             return super().put_if_absent(key, body)
 
-    house.store = Full(house.store.objects)
+    bank.store = Full(bank.store.objects)
     with pytest.raises(StoreError):
-        house.loop.run_once(ASK)
-    report = house.reports[0]
+        bank.loop.run_once(ASK)
+    report = bank.reports[0]
     assert isinstance(report.state, SealedPlan)
     assert (report.failure.reason, report.retry) == (R.PUBLISH_FAILED, True)
     refused.clear()
-    assert house.complete().sealed.attempt == 1
+    assert bank.complete().sealed.attempt == 1
 
 
 def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
-    house = House()
-    house.fail = EngineError("spark", next="x")
+    bank = BankPipeline()
+    bank.fail = EngineError("spark", next="x")
 
     class Dying(MemoryStore):
         def get(self, key: str) -> bytes | None:
@@ -230,17 +230,17 @@ def test_an_error_whose_record_fails_says_so_and_stays_itself() -> None:
                 raise StoreError("disk gone", next="x")
             return found
 
-    house.store = Dying(house.store.objects)
+    bank.store = Dying(bank.store.objects)
     with pytest.raises(EngineError) as caught:
-        house.loop.run_once(ASK)
+        bank.loop.run_once(ASK)
     assert caught.value.__notes__ == ["the failure itself could not be recorded: disk gone"]
-    assert house.reports == []
+    assert bank.reports == []
 
 
 def test_a_completed_plan_counts_no_failure() -> None:
-    house = House()
-    done = house.complete()
-    report = house.coordinator.record_failure(house.pipeline, done.plan, EngineError("late", next="x"))
+    bank = BankPipeline()
+    done = bank.complete()
+    report = bank.coordinator.record_failure(bank.pipeline, done.plan, EngineError("late", next="x"))
     assert isinstance(report.state, Completed)
     assert (report.in_a_row, report.retry) == (0, False)
 

@@ -2,20 +2,20 @@
 
 from dataclasses import replace
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, sourced
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline, sourced
 from tests.unit.coordinator.test_attempts import DECLINED, begun
 from tidemark import Fold
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 
 
-def filled(accounts: int) -> House:
+def filled(accounts: int) -> BankPipeline:
     """A pipeline after a checkpoint over so many accounts."""
-    house = House()
+    bank = BankPipeline()
     for n in range(accounts):
-        house.send(1, account=f"a{n}")
-    house.complete()
-    return house
+        bank.send(1, account=f"a{n}")
+    bank.complete()
+    return bank
 
 
 def ack_of(found: Checkpoint, uid: str = "accounts") -> Ack:
@@ -24,37 +24,39 @@ def ack_of(found: Checkpoint, uid: str = "accounts") -> Ack:
     return ack
 
 
-def files(house: House, found: Checkpoint) -> set[str]:
-    return {f.file.path for s in found.handles["accounts"] for f in house.tables.files_of(s)}
+def files(bank: BankPipeline, found: Checkpoint) -> set[str]:
+    return {f.file.path for s in found.handles["accounts"] for f in bank.tables.files_of(s)}
 
 
 def test_a_checkpoint_writes_the_keys_it_touched_and_names_the_older_files_again() -> None:
-    house = filled(100)
-    first = house.coordinator.checkpoint(1)
-    house.send(2, account="a7")
-    second = house.complete()
+    bank = filled(100)
+    first = bank.coordinator.checkpoint(1)
+    bank.send(2, account="a7")
+    second = bank.complete()
     assert (ack_of(first).keys, ack_of(second).keys) == (100, 1)
-    assert files(house, first) < files(house, second)
-    assert len(files(house, second)) == len(files(house, first)) + 1
+    assert files(bank, first) < files(bank, second)
+    assert len(files(bank, second)) == len(files(bank, first)) + 1
     assert second.handles["accounts"].rows == 101
-    assert house.state("accounts")["a7",] == (3, 3)
+    assert bank.state("accounts")["a7",] == (3, 3)
 
 
 def test_the_size_of_the_run_and_the_full_size_are_told_apart() -> None:
-    house = filled(100)
-    house.send(1, account="a7")
-    found = house.complete()
-    whole = ack_of(house.coordinator.checkpoint(1)).run_bytes
+    bank = filled(100)
+    bank.send(1, account="a7")
+    found = bank.complete()
+    whole = ack_of(bank.coordinator.checkpoint(1)).run_bytes
     run, full = ack_of(found).run_bytes, found.handles["accounts"].bytes
     assert (full, full - whole) == (whole + run, run)
     assert 0 < run < full / 50
 
 
 def test_every_operator_acknowledges_with_its_commits_counts_and_times() -> None:
-    house = House(replace(PIPELINE, operators=[*PIPELINE.operators, Fold("copies", key_by="account", state=Account)]))
-    house.send(3)
-    house.log.append(P0, b"{")
-    found = house.complete()
+    bank = BankPipeline(
+        replace(PIPELINE, operators=[*PIPELINE.operators, Fold("copies", key_by="account", state=Account)])
+    )
+    bank.send(3)
+    bank.log.append(P0, b"{")
+    found = bank.complete()
     assert [a.uid for a in found.sealed.acks] == ["accounts", "copies"]
     for ack in found.sealed.acks:
         assert (ack.read, ack.applied, ack.dead_lettered, ack.keys) == (4, 3, 1, 1)
@@ -67,24 +69,24 @@ def test_every_operator_acknowledges_with_its_commits_counts_and_times() -> None
 
 
 def test_the_next_plan_reads_what_the_last_manifest_names_and_not_what_the_tables_hold() -> None:
-    house = filled(2)
-    house.send(5, account="a0")
-    plan = house.plan()
-    owned = begun(house, plan)
-    house.execute(owned)
-    del house.store.objects[keys.outcome_key(plan.slot, 1)]  # as if it had died before its seal
-    house.coordinator.abort(plan, DECLINED)
+    bank = filled(2)
+    bank.send(5, account="a0")
+    plan = bank.plan()
+    owned = begun(bank, plan)
+    bank.execute(owned)
+    del bank.store.objects[keys.outcome_key(plan.slot, 1)]  # as if it had died before its seal
+    bank.coordinator.abort(plan, DECLINED)
     (table,) = {s.path for s in plan.handles["accounts"]}
-    assert len(house.tables.tables[table]) == 2, "the attempt had committed to the table"
-    again = house.plan()
-    assert again.handles == house.coordinator.checkpoint(1).handles == plan.handles
-    assert house.state("accounts") == {("a0",): (1, 1), ("a1",): (1, 1)}
-    assert house.complete().handles["accounts"].rows == 3
-    assert house.state("accounts") == {("a0",): (6, 6), ("a1",): (1, 1)}
+    assert len(bank.tables.tables[table]) == 2, "the attempt had committed to the table"
+    again = bank.plan()
+    assert again.handles == bank.coordinator.checkpoint(1).handles == plan.handles
+    assert bank.state("accounts") == {("a0",): (1, 1), ("a1",): (1, 1)}
+    assert bank.complete().handles["accounts"].rows == 3
+    assert bank.state("accounts") == {("a0",): (6, 6), ("a1",): (1, 1)}
 
 
 def test_the_isolation_level_is_read_committed_unless_said_and_stands_in_the_manifest() -> None:
-    assert House().complete().plan.isolation == "read_committed"
-    other = House(sourced(isolation="read_uncommitted"))
+    assert BankPipeline().complete().plan.isolation == "read_committed"
+    other = BankPipeline(sourced(isolation="read_uncommitted"))
     other.complete(ASK)
     assert other.coordinator.checkpoint(1).plan.isolation == "read_uncommitted"

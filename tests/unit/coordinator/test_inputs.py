@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House, Wider
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline, Wider
 from tidemark import Fold, state
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.errors import IncompatibleStateError
@@ -95,28 +95,28 @@ def test_an_output_of_another_range_is_not_adopted() -> None:
     assert adopt(parent, record(StateHandle((seg(RUNS, 0, 2),)), StateHandle((seg(BASE, 0, 3),)))) is None
 
 
-def _house_with_runs() -> tuple[House, StateHandle]:
-    house = House()
+def _house_with_runs() -> tuple[BankPipeline, StateHandle]:
+    bank = BankPipeline()
     for _ in range(3):
-        house.send(1)
-        house.complete()
-    return house, house.coordinator.checkpoint(2).handles["accounts"]
+        bank.send(1)
+        bank.complete()
+    return bank, bank.coordinator.checkpoint(2).handles["accounts"]
 
 
-def _put(house: House, made: CompactionRecord) -> str:
+def _put(bank: BankPipeline, made: CompactionRecord) -> str:
     key = keys.compaction_key("accounts", made.job)
-    house.coordinator.objects.put(key, made)
+    bank.coordinator.objects.put(key, made)
     return key
 
 
 def test_the_next_plan_adopts_the_newest_whose_files_are_there() -> None:
-    house, read = _house_with_runs()
-    _put(house, record(read, StateHandle((seg(BASE, 0, 2, version=7),)), job="j2"))  # version 7 does not exist
-    older = house.coordinator.checkpoint(1).handles["accounts"]
+    bank, read = _house_with_runs()
+    _put(bank, record(read, StateHandle((seg(BASE, 0, 2, version=7),)), job="j2"))  # version 7 does not exist
+    older = bank.coordinator.checkpoint(1).handles["accounts"]
     empty = seg(BASE, 0, 1, rows=0, version=0)
-    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
-    wanted = _put(house, record(older, StateHandle((empty,)), job="j1"))
-    plan = house.plan()
+    bank.tables.tables[BASE] = [replace(bank.tables.tables[RUNS][0], live={})]
+    wanted = _put(bank, record(older, StateHandle((empty,)), job="j1"))
+    plan = bank.plan()
     assert plan.adopted == {"accounts": wanted}
     assert plan.handles["accounts"].segments[0] == empty
     assert plan.handles["accounts"].segments[1].after == 1
@@ -124,136 +124,136 @@ def test_the_next_plan_adopts_the_newest_whose_files_are_there() -> None:
 
 @pytest.mark.parametrize(("timeline", "adopted"), [("t1", ["accounts"]), ("t9", [])])
 def test_a_compaction_of_another_timeline_is_not_adopted(timeline: str, adopted: list[str]) -> None:
-    house, read = _house_with_runs()
-    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
-    _put(house, record(read, StateHandle((seg(BASE, 0, 2, rows=0),)), timeline=timeline))
-    assert list(house.plan().adopted) == adopted, "all its files are there"
+    bank, read = _house_with_runs()
+    bank.tables.tables[BASE] = [replace(bank.tables.tables[RUNS][0], live={})]
+    _put(bank, record(read, StateHandle((seg(BASE, 0, 2, rows=0),)), timeline=timeline))
+    assert list(bank.plan().adopted) == adopted, "all its files are there"
 
 
 def test_an_adopted_compaction_is_not_adopted_again() -> None:
-    house, read = _house_with_runs()
-    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
-    _put(house, record(read, StateHandle((seg(BASE, 0, 2, rows=0),))))
-    assert house.complete().plan.adopted != {}
-    assert house.plan().adopted == {}
+    bank, read = _house_with_runs()
+    bank.tables.tables[BASE] = [replace(bank.tables.tables[RUNS][0], live={})]
+    _put(bank, record(read, StateHandle((seg(BASE, 0, 2, rows=0),))))
+    assert bank.complete().plan.adopted != {}
+    assert bank.plan().adopted == {}
 
 
 def test_tables_and_schemas_stay_with_their_uid() -> None:
-    plan = House().plan()
+    plan = BankPipeline().plan()
     assert plan.tables == {"accounts": "bank/state/accounts/t1-1"}
     assert plan.schemas == PIPELINE.schemas()
 
 
 def test_an_added_operator_starts_empty() -> None:
-    house, _ = _house_with_runs()
-    house.pipeline = replace(PIPELINE, operators=[*PIPELINE.operators, Fold("new", key_by="account", state=Account)])
-    plan = house.plan()
+    bank, _ = _house_with_runs()
+    bank.pipeline = replace(PIPELINE, operators=[*PIPELINE.operators, Fold("new", key_by="account", state=Account)])
+    plan = bank.plan()
     assert list(plan.handles) == ["accounts", "new"]
     assert not plan.handles["new"]
 
 
 def test_all_that_does_not_fit_is_said_at_once_by_uid_and_field() -> None:
-    house, _ = _house_with_runs()
+    bank, _ = _house_with_runs()
     accounts = Fold("accounts", key_by="amount", state=Wider)
     others = Fold("others", key_by="account", state=Account, was="nobody")
-    house.pipeline = replace(PIPELINE, operators=[accounts, others])
+    bank.pipeline = replace(PIPELINE, operators=[accounts, others])
     with pytest.raises(IncompatibleStateError) as caught:
-        house.plan()
+        bank.plan()
     assert caught.value.what == (
         "the pipeline does not fit its state:"
         " others: was='nobody' names no operator with state; there are accounts (correct was=, or omit it);"
         " accounts.key: (account STRING) became (amount BIGINT) (give the operator a new uid);"
         " accounts.total: sum('amount') became max('amount') (declare it under a new name)"
     )
-    assert len(house.coordinator.objects.list("ids/")) == 3, "a refused plan takes no id"
+    assert len(bank.coordinator.objects.list("ids/")) == 3, "a refused plan takes no id"
 
 
 def test_a_changed_schema_starts_new_tables_and_an_equal_one_goes_on() -> None:
-    house, _ = _house_with_runs()
-    assert house.plan().tables == {"accounts": "bank/state/accounts/t1-1"}
+    bank, _ = _house_with_runs()
+    assert bank.plan().tables == {"accounts": "bank/state/accounts/t1-1"}
     more = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=More)])
-    house.pipeline = more
-    house.send(1)
-    made = house.complete()  # the open plan of the other declaration is given up: 4
+    bank.pipeline = more
+    bank.send(1)
+    made = bank.complete()  # the open plan of the other declaration is given up: 4
     assert made.plan.tables == {"accounts": "bank/state/accounts/t1-5"}
     (older,) = made.plan.schemas["accounts"].older
     assert (older.folder, set(older.fields)) == ("bank/state/accounts/t1-1", {"payments", "total"})
-    assert house.complete().plan.tables == made.plan.tables
+    assert bank.complete().plan.tables == made.plan.tables
 
 
 def test_a_ttl_and_a_limit_change_in_the_tables_that_are_there() -> None:
-    house, _ = _house_with_runs()
-    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Bounded)])
-    first = house.complete().plan
-    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Longer)])
-    assert house.complete().plan.tables == first.tables
+    bank, _ = _house_with_runs()
+    bank.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Bounded)])
+    first = bank.complete().plan
+    bank.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="account", state=Longer)])
+    assert bank.complete().plan.tables == first.tables
 
 
 def test_a_removed_operator_is_refused_unless_it_is_let_go() -> None:
-    house, _ = _house_with_runs()
-    house.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
+    bank, _ = _house_with_runs()
+    bank.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
     with pytest.raises(IncompatibleStateError, match=r"accounts: is no longer declared, but has state \(declare"):
-        house.plan()
-    left = house.coordinator.checkpoint(3).handles
-    plan = house.complete(replace(ASK, allow_non_restored_state=True)).plan
+        bank.plan()
+    left = bank.coordinator.checkpoint(3).handles
+    plan = bank.complete(replace(ASK, allow_non_restored_state=True)).plan
     assert (list(plan.handles), plan.left_behind) == (["others"], left)
-    assert house.complete().plan.left_behind == {}
+    assert bank.complete().plan.left_behind == {}
 
 
 def test_a_uid_that_comes_back_starts_empty_in_new_tables() -> None:
-    house, _ = _house_with_runs()
-    house.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
-    house.complete(replace(ASK, allow_non_restored_state=True))
-    house.pipeline = replace(PIPELINE, operators=[*house.pipeline.operators, *PIPELINE.operators])
-    house.send(1)
-    made = house.complete().plan
+    bank, _ = _house_with_runs()
+    bank.pipeline = replace(PIPELINE, operators=[Fold("others", key_by="account", state=Account)])
+    bank.complete(replace(ASK, allow_non_restored_state=True))
+    bank.pipeline = replace(PIPELINE, operators=[*bank.pipeline.operators, *PIPELINE.operators])
+    bank.send(1)
+    made = bank.complete().plan
     assert not made.handles["accounts"]
     assert made.tables["accounts"] == f"bank/state/accounts/t1-{made.id}"
-    assert house.state("accounts") == {("a",): (1, 1)}
+    assert bank.state("accounts") == {("a",): (1, 1)}
 
 
 def test_a_renamed_operator_goes_on_with_its_state_and_its_old_name_is_free() -> None:
-    house, _ = _house_with_runs()
+    bank, _ = _house_with_runs()
     renamed = Fold("customers", key_by="account", state=Account, was="accounts")
-    house.pipeline = replace(PIPELINE, operators=[renamed])
-    house.send(1)
-    house.complete()
-    assert house.state("customers") == {("a",): (4, 4)}
-    house.pipeline = replace(PIPELINE, operators=[renamed, *PIPELINE.operators])
-    house.send(1)
-    house.complete()
-    assert (house.state("customers"), house.state("accounts")) == ({("a",): (5, 5)}, {("a",): (1, 1)})
+    bank.pipeline = replace(PIPELINE, operators=[renamed])
+    bank.send(1)
+    bank.complete()
+    assert bank.state("customers") == {("a",): (4, 4)}
+    bank.pipeline = replace(PIPELINE, operators=[renamed, *PIPELINE.operators])
+    bank.send(1)
+    bank.complete()
+    assert (bank.state("customers"), bank.state("accounts")) == ({("a",): (5, 5)}, {("a",): (1, 1)})
 
 
 def test_a_rename_is_refused_while_the_old_name_is_declared_too() -> None:
-    house, _ = _house_with_runs()
+    bank, _ = _house_with_runs()
     one, two = (Fold(uid, key_by="account", state=Account, was="accounts") for uid in ("one", "two"))
-    house.pipeline = replace(PIPELINE, operators=[one, *PIPELINE.operators])
+    bank.pipeline = replace(PIPELINE, operators=[one, *PIPELINE.operators])
     with pytest.raises(IncompatibleStateError, match="one: was='accounts' is declared too"):
-        house.plan()
-    house.pipeline = replace(PIPELINE, operators=[one, two])
+        bank.plan()
+    bank.pipeline = replace(PIPELINE, operators=[one, two])
     with pytest.raises(IncompatibleStateError, match="two: was='accounts' is given for two operators"):
-        house.plan()
+        bank.plan()
 
 
 def test_an_operator_without_stored_rows_may_become_anything() -> None:
-    house = House()
-    house.complete()
-    house.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="amount", state=Wider)])
-    assert house.complete().plan.tables == {"accounts": "bank/state/accounts/t1-2"}
+    bank = BankPipeline()
+    bank.complete()
+    bank.pipeline = replace(PIPELINE, operators=[Fold("accounts", key_by="amount", state=Wider)])
+    assert bank.complete().plan.tables == {"accounts": "bank/state/accounts/t1-2"}
 
 
 def test_a_compaction_into_tables_that_nothing_names_any_more_is_not_adopted() -> None:
-    house, read = _house_with_runs()
-    house.tables.tables[BASE] = [replace(house.tables.tables[RUNS][0], live={})]
+    bank, read = _house_with_runs()
+    bank.tables.tables[BASE] = [replace(bank.tables.tables[RUNS][0], live={})]
     elsewhere = BASE.replace("t1-1", "t1-9")
-    house.tables.tables[elsewhere] = house.tables.tables[BASE]
-    _put(house, record(read, StateHandle((seg(elsewhere, 0, 2),))))
-    assert house.plan().adopted == {}
+    bank.tables.tables[elsewhere] = bank.tables.tables[BASE]
+    _put(bank, record(read, StateHandle((seg(elsewhere, 0, 2),))))
+    assert bank.plan().adopted == {}
 
 
 def test_the_watermark_is_that_of_the_parent() -> None:
-    house = House()
-    house.send(1, P0, timestamp_ms=77)
-    house.complete()
-    assert house.plan().watermark_ms == 77
+    bank = BankPipeline()
+    bank.send(1, P0, timestamp_ms=77)
+    bank.complete()
+    assert bank.plan().watermark_ms == 77

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.in_memory import dag_run
-from tests.unit.coordinator.house import ASK, House, at
+from tests.support.bank import ASK, BankPipeline, at
+from tests.support.crashes import Killed
+from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -26,15 +27,11 @@ DAY = replace(ASK, max_records=2, interval_start=at(0), interval_end=at(50), unt
 DECLINED = Failure(reason=FailureReason.DECLINED, message="no", next="x")
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def loaded() -> House:
+def loaded() -> BankPipeline:
     """Five records of one interval, of which a checkpoint takes two."""
-    house = House()
-    house.send(5, timestamp_ms=10)
-    return house
+    bank = BankPipeline()
+    bank.send(5, timestamp_ms=10)
+    return bank
 
 
 def test_the_stages_write_what_one_process_writes_byte_for_byte() -> None:
@@ -48,126 +45,126 @@ def test_the_stages_write_what_one_process_writes_byte_for_byte() -> None:
 
 
 def test_each_stage_stops_where_the_next_task_begins() -> None:
-    house = loaded()
-    planned = house.loop.plan(DAY)
+    bank = loaded()
+    planned = bank.loop.plan(DAY)
     assert isinstance(planned.state, OpenPlan)
     assert (planned.state.attempt, planned.checkpoints) == (0, ())
-    folded = house.loop.fold(planned.state.plan, DAY)
+    folded = bank.loop.fold(planned.state.plan, DAY)
     assert isinstance(folded.state, SealedPlan)
     assert [c.id for c in folded.checkpoints] == [1, 2]
     assert covers(folded.state.plan, DAY)
-    done = house.loop.complete(folded.state.plan)
+    done = bank.loop.complete(folded.state.plan)
     assert isinstance(done, Completed)
     assert (done.checkpoint.id, done.won) == (3, True)
-    assert house.loop.complete(folded.state.plan) == replace(done, won=False), "a repeated task finds its own manifest"
-    assert house.loop.plan(DAY).state == Covered(checkpoint=done.checkpoint)
+    assert bank.loop.complete(folded.state.plan) == replace(done, won=False), "a repeated task finds its own manifest"
+    assert bank.loop.plan(DAY).state == Covered(checkpoint=done.checkpoint)
 
 
 def test_every_checkpoint_but_the_last_is_announced_before_the_next_is_planned() -> None:
-    house, heads = loaded(), list[tuple[int, object]]()
+    bank, heads = loaded(), list[tuple[int, object]]()
 
     def announce(made: Checkpoint) -> None:
-        heads.append((made.id, house.coordinator.open_plan()))
+        heads.append((made.id, bank.coordinator.open_plan()))
 
-    replace(house.loop, on_completed=announce).fold(house.plan(DAY), DAY)
+    replace(bank.loop, on_completed=announce).fold(bank.plan(DAY), DAY)
     assert [number for number, _ in heads] == [1, 2]
     assert not any(isinstance(found, OpenPlan) for _, found in heads)
 
 
-def _killed_behind(house: House, wanted: int) -> CheckpointLoop:
+def _killed_behind(bank: BankPipeline, wanted: int) -> CheckpointLoop:
     """A loop whose process ends once checkpoint `wanted` is sealed."""
 
     def execute(attempt: OwnedAttempt) -> Sealed:
-        sealed = house.execute(attempt)
+        sealed = bank.execute(attempt)
         if attempt.plan.id == wanted:
             raise Killed
         return sealed
 
-    return replace(house.loop, execute=execute)
+    return replace(bank.loop, execute=execute)
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
 def test_a_repeated_fold_continues_where_the_killed_one_died_and_each_checkpoint_is_announced(wanted: int) -> None:
-    house, announced = loaded(), set[int]()
-    plan = house.plan(DAY)
+    bank, announced = loaded(), set[int]()
+    plan = bank.plan(DAY)
     with pytest.raises(Killed):
-        replace(_killed_behind(house, wanted), on_completed=lambda made: announced.add(made.id)).fold(plan, DAY)
-    folded = replace(house.loop, on_completed=lambda made: announced.add(made.id)).fold(plan, DAY)
+        replace(_killed_behind(bank, wanted), on_completed=lambda made: announced.add(made.id)).fold(plan, DAY)
+    folded = replace(bank.loop, on_completed=lambda made: announced.add(made.id)).fold(plan, DAY)
     assert isinstance(folded.state, SealedPlan | Completed)
     last = folded.state.plan if isinstance(folded.state, SealedPlan) else folded.state.checkpoint.plan
     assert last.id == 3
-    done = house.loop.complete(last)
+    done = bank.loop.complete(last)
     assert isinstance(done, Completed)
     assert announced == {1, 2}, "the last one is announced by the task that completes it"
-    assert house.coordinator.covered_by(at(50)) == done.checkpoint
-    assert house.state("accounts") == {("a",): (5, 5)}
+    assert bank.coordinator.covered_by(at(50)) == done.checkpoint
+    assert bank.state("accounts") == {("a",): (5, 5)}
 
 
 def test_a_fold_reports_that_its_plan_was_given_up_and_plans_no_other() -> None:
-    house = loaded()
-    plan = house.plan(DAY)
-    aborted = house.coordinator.abort(plan, DECLINED)
+    bank = loaded()
+    plan = bank.plan(DAY)
+    aborted = bank.coordinator.abort(plan, DECLINED)
     assert isinstance(aborted, Aborted)
-    assert house.loop.fold(plan, DAY).state == aborted
-    assert house.free().slot == replace(plan.slot, k=2)
+    assert bank.loop.fold(plan, DAY).state == aborted
+    assert bank.free().slot == replace(plan.slot, k=2)
 
 
 def test_a_run_plans_anew_where_its_plan_is_given_up_before_it_begins() -> None:
-    house = loaded()
+    bank = loaded()
     gave_up: list[object] = []
 
     def decline(step: str, moment: str) -> None:
         if (step, moment) == ("attempt", "before") and not gave_up:
-            found = house.coordinator.open_plan()
+            found = bank.coordinator.open_plan()
             assert isinstance(found, OpenPlan)
-            gave_up.append(house.coordinator.abort(found.plan, DECLINED))
+            gave_up.append(bank.coordinator.abort(found.plan, DECLINED))
 
-    loop = replace(house.loop, coordinator=replace(house.coordinator, listener=decline))
+    loop = replace(bank.loop, coordinator=replace(bank.coordinator, listener=decline))
     (made,) = loop.run_once(ASK).checkpoints
     assert (made.plan.slot.k, len(gave_up)) == (2, 1)
 
 
 def test_a_fold_whose_timeline_ended_goes_on_with_the_live_one() -> None:
-    house = loaded()
-    first = house.complete(replace(DAY, interval_end=at(5)))
-    plan = house.plan(DAY)
-    house.recovery.restore(Beginning(checkpoint=first))
-    assert isinstance(house.coordinator.state(plan), Void)
-    folded = house.loop.fold(plan, DAY)
+    bank = loaded()
+    first = bank.complete(replace(DAY, interval_end=at(5)))
+    plan = bank.plan(DAY)
+    bank.recovery.restore(Beginning(checkpoint=first))
+    assert isinstance(bank.coordinator.state(plan), Void)
+    folded = bank.loop.fold(plan, DAY)
     assert isinstance(folded.state, SealedPlan)
     assert (plan.slot.timeline, folded.state.plan.slot.timeline) == ("t1", "t2")
 
 
 def test_a_fold_that_is_stopped_between_two_plans_ends_with_what_is_complete() -> None:
-    house = loaded()
+    bank = loaded()
 
     def stop(made: Checkpoint) -> None:
-        Stopping(house.coordinator).stop("maintenance")
+        Stopping(bank.coordinator).stop("maintenance")
 
-    done = replace(house.loop, on_completed=stop).fold(house.plan(DAY), DAY)
+    done = replace(bank.loop, on_completed=stop).fold(bank.plan(DAY), DAY)
     assert isinstance(done.state, Refused)
     assert [c.id for c in done.checkpoints] == [1]
 
 
 def test_an_outdated_step_of_a_backfill_is_refused() -> None:
-    house = House()
+    bank = BankPipeline()
     made = []
     for _ in range(2):
-        house.send(1)
-        made.append(house.complete())
+        bank.send(1)
+        made.append(bank.complete())
     request = BackfillRequest(begins=RestoreRequest(checkpoint=made[0].id))
-    one = Backfill(coordinator=house.coordinator, pipeline=house.pipeline, request=request)
+    one = Backfill(coordinator=bank.coordinator, pipeline=bank.pipeline, request=request)
     one.begin()
     plan = one.trigger()
     assert isinstance(plan, CheckpointPlan)
-    other = replace(house.loop, pipeline=replace(house.pipeline, max_dead_letters=0.9))
+    other = replace(bank.loop, pipeline=replace(bank.pipeline, max_dead_letters=0.9))
     with pytest.raises(ConflictError, match="planned by other code"):
         other.fold(plan, ASK)
 
 
 def test_a_manifest_that_cannot_be_put_is_reported_by_the_task_that_publishes() -> None:
-    house = loaded()
-    folded = house.loop.fold(house.plan(), ASK)
+    bank = loaded()
+    folded = bank.loop.fold(bank.plan(), ASK)
     assert isinstance(folded.state, SealedPlan)
 
     class Full(MemoryStore):
@@ -176,8 +173,8 @@ def test_a_manifest_that_cannot_be_put_is_reported_by_the_task_that_publishes() 
                 raise StoreError("disk full", next="x")
             return super().put_if_absent(key, body)
 
-    house.store = Full(house.store.objects)
+    bank.store = Full(bank.store.objects)
     with pytest.raises(StoreError):
-        house.loop.complete(folded.state.plan)
-    (report,) = house.reports
+        bank.loop.complete(folded.state.plan)
+    (report,) = bank.reports
     assert (report.failure.reason, report.retry) == (FailureReason.PUBLISH_FAILED, True)

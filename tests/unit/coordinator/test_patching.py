@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, PIPELINE, House
+from tests.support.bank import ASK, PIPELINE, BankPipeline
+from tests.support.crashes import Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
@@ -23,10 +24,6 @@ SET = {"a": (10, 100), "new": (1, 5)}
 GONE = ("b",)
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
 class Crash:
     """Counts the points that are passed, and dies at one."""
 
@@ -36,18 +33,18 @@ class Crash:
     def __call__(self, step: str, moment: str) -> None:
         self.passed.append(f"{step}:{moment}")
         if self.passed[-1] == self.at:
-            raise Died
+            raise Killed
 
 
-def patcher(house: House, crash: Any = None) -> Patcher:
+def patcher(bank: BankPipeline, crash: Any = None) -> Patcher:
     """Sets two accounts and deletes one."""
 
     def write(uid: str, folder: str, number: int) -> WrittenRun:
-        return house.tables.write(folder, [_row(uid, key, number) for key in (*SET, *GONE)])
+        return bank.tables.write(folder, [_row(uid, key, number) for key in (*SET, *GONE)])
 
-    coordinator: CheckpointCoordinator = house.coordinator
+    coordinator: CheckpointCoordinator = bank.coordinator
     return Patcher(
-        coordinator=replace(coordinator, listener=crash) if crash else coordinator, tables=house.tables, write=write
+        coordinator=replace(coordinator, listener=crash) if crash else coordinator, tables=bank.tables, write=write
     )
 
 
@@ -70,80 +67,80 @@ def patching(checkpoint: Checkpoint, name: str = "fixed", timeline: str = "", or
     )
 
 
-def accounts(house: House, checkpoint: Checkpoint) -> dict[str, tuple[int, int]]:
-    compute = MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables)
+def accounts(bank: BankPipeline, checkpoint: Checkpoint) -> dict[str, tuple[int, int]]:
+    compute = MemoryCompute(pipeline=bank.pipeline, log=bank.log, tables=bank.tables)
     rows = compute.resolve(checkpoint, "accounts")
     return {key[0]: (row["payments"], row["total"]) for key, row in rows.items()}
 
 
-def grown() -> tuple[House, Checkpoint]:
+def grown() -> tuple[BankPipeline, Checkpoint]:
     """Three checkpoints; the second one is to be patched."""
-    house = House()
+    bank = BankPipeline()
     made = []
     for _ in range(3):
         for account in "abc":
-            house.send(1, account=account)
-        made.append(house.complete())
-    return house, made[1]
+            bank.send(1, account=account)
+        made.append(bank.complete())
+    return bank, made[1]
 
 
 def test_a_patch_completes_an_idle_checkpoint_on_a_fork_and_pins_it() -> None:
-    house, source = grown()
-    objects = {key: house.store.get(key) for key in house.store.list("")}
-    done, pin = patcher(house).patch(patching(source))
+    bank, source = grown()
+    objects = {key: bank.store.get(key) for key in bank.store.list("")}
+    done, pin = patcher(bank).patch(patching(source))
     assert (done.plan.parent, str(done.plan.slot), done.id) == (source.id, "fixed/2.1", 4)
     assert (pin.name, pin.checkpoint, pin.timeline) == ("fixed", done.id, "fixed")
-    assert accounts(house, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
-    assert accounts(house, source) == {"a": (2, 2), "b": (2, 2), "c": (2, 2)}
+    assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
+    assert accounts(bank, source) == {"a": (2, 2), "b": (2, 2), "c": (2, 2)}
     (*below, above) = done.handles["accounts"]
     assert tuple(below) == source.handles["accounts"].segments
     assert (above.after, above.through, above.rows) == (2, 4, 3)
     assert all(r.is_empty for _, r in done.plan.ranges.items())
     assert (done.plan.ranges.ends, done.now) == (source.plan.ranges.ends, source.now)
-    assert {key: house.store.get(key) for key in objects} == objects, "no object of before has changed"
-    assert house.coordinator.timelines.live() == "t1"
+    assert {key: bank.store.get(key) for key in objects} == objects, "no object of before has changed"
+    assert bank.coordinator.timelines.live() == "t1"
 
 
 def test_the_fork_reads_on_and_what_it_reads_is_added_to_what_was_set() -> None:
-    house, source = grown()
-    patcher(house).patch(patching(source))
-    house.send(2, account="b")
-    loop = replace(house.loop, timeline="fixed")
+    bank, source = grown()
+    patcher(bank).patch(patching(source))
+    bank.send(2, account="b")
+    loop = replace(bank.loop, timeline="fixed")
     (done,) = loop.run_once(ASK).checkpoints
-    assert accounts(house, done) == {"a": (11, 101), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
-    house.compact(done, "accounts", done.handles["accounts"])
-    house.send(1, account="a")
+    assert accounts(bank, done) == {"a": (11, 101), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
+    bank.compact(done, "accounts", done.handles["accounts"])
+    bank.send(1, account="a")
     (last,) = loop.run_once(ASK).checkpoints
     assert list(last.plan.adopted) == ["accounts"]
-    assert accounts(house, last) == {"a": (12, 102), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
-    house.recovery.restore(Beginning(checkpoint=house.coordinator.checkpoint(4), savepoint="fixed"))
-    restored = house.complete()
+    assert accounts(bank, last) == {"a": (12, 102), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
+    bank.recovery.restore(Beginning(checkpoint=bank.coordinator.checkpoint(4), savepoint="fixed"))
+    restored = bank.complete()
     assert restored.plan.slot.timeline == "t2"
-    assert accounts(house, restored) == accounts(house, last)
+    assert accounts(bank, restored) == accounts(bank, last)
 
 
 def test_every_step_of_a_patch_is_swept() -> None:
-    house, source = grown()
+    bank, source = grown()
     crash = Crash()
-    patcher(house, crash).patch(patching(source))
+    patcher(bank, crash).patch(patching(source))
     assert set(crash.passed) == set(POINTS)
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_patch_that_died_is_finished_by_the_same_patch(point: str) -> None:
-    house, source = grown()
-    with pytest.raises(Died):
-        patcher(house, Crash(point)).patch(patching(source))
-    done, pin = patcher(house).patch(patching(source))
+    bank, source = grown()
+    with pytest.raises(Killed):
+        patcher(bank, Crash(point)).patch(patching(source))
+    done, pin = patcher(bank).patch(patching(source))
     assert (pin.checkpoint, done.plan.slot.timeline) == (done.id, "fixed")
     assert done.id == (5 if _is_new(point) else 4)
-    assert accounts(house, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
-    assert accounts(house, source) == {"a": (2, 2), "b": (2, 2), "c": (2, 2)}
-    assert patcher(house).patch(patching(source)) == (done, pin), "it finds its own work"
-    assert [c.id for c in house.coordinator.timelines.chain("fixed")] == [done.id, 2, 1]
-    house.send(1, account="a")
-    assert accounts(house, house.complete())["a"] == (4, 4), "the live timeline goes on"
-    _refuse_open_jobs(house)
+    assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
+    assert accounts(bank, source) == {"a": (2, 2), "b": (2, 2), "c": (2, 2)}
+    assert patcher(bank).patch(patching(source)) == (done, pin), "it finds its own work"
+    assert [c.id for c in bank.coordinator.timelines.chain("fixed")] == [done.id, 2, 1]
+    bank.send(1, account="a")
+    assert accounts(bank, bank.complete())["a"] == (4, 4), "the live timeline goes on"
+    _refuse_open_jobs(bank)
 
 
 def _is_new(point: str) -> bool:
@@ -152,8 +149,8 @@ def _is_new(point: str) -> bool:
     return point in steps
 
 
-def _refuse_open_jobs(house: House) -> None:
-    objects = house.coordinator.objects
+def _refuse_open_jobs(bank: BankPipeline) -> None:
+    objects = bank.coordinator.objects
     jobs = [k for k in objects.list("jobs/") if not k.endswith(".end.json")]
     assert jobs
     for key in jobs:
@@ -163,64 +160,64 @@ def _refuse_open_jobs(house: House) -> None:
 
 @pytest.mark.parametrize("point", ["plan:after", "attempt:before", "attempt:after", "publish:before"])
 def test_a_plan_that_was_left_open_is_completed_by_an_ordinary_run(point: str) -> None:
-    house, source = grown()
-    with pytest.raises(Died):
-        patcher(house, Crash(point)).patch(patching(source))
-    loop = replace(house.loop, timeline="fixed")
+    bank, source = grown()
+    with pytest.raises(Killed):
+        patcher(bank, Crash(point)).patch(patching(source))
+    loop = replace(bank.loop, timeline="fixed")
     (found, *_) = loop.run_once(ASK).checkpoints
     assert found.id == 4
-    assert accounts(house, found) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
-    done, pin = patcher(house).patch(patching(source))
+    assert accounts(bank, found) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
+    done, pin = patcher(bank).patch(patching(source))
     assert (done, pin.checkpoint) == (found, 4)
 
 
 def test_a_plan_that_was_aborted_is_planned_anew_by_the_same_patch() -> None:
-    house, source = grown()
-    with pytest.raises(Died):
-        patcher(house, Crash("plan:after")).patch(patching(source))
+    bank, source = grown()
+    with pytest.raises(Killed):
+        patcher(bank, Crash("plan:after")).patch(patching(source))
     failure = Failure(reason=FailureReason.DECLINED, message="no", next="")
-    house.coordinator.abort(house.coordinator.plan_of(4), failure)
-    done, pin = patcher(house).patch(patching(source))
+    bank.coordinator.abort(bank.coordinator.plan_of(4), failure)
+    done, pin = patcher(bank).patch(patching(source))
     assert (str(done.plan.slot), done.id, pin.checkpoint) == ("fixed/2.2", 5, 5)
-    assert accounts(house, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
+    assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
 
 
 def test_names_that_are_taken_are_refused_before_anything_is_written() -> None:
-    house, source = grown()
-    patcher(house).patch(patching(source))
-    house.recovery.fork(Beginning(checkpoint=source), "mine")
-    before = house.store.list("")
+    bank, source = grown()
+    patcher(bank).patch(patching(source))
+    bank.recovery.fork(Beginning(checkpoint=source), "mine")
+    before = bank.store.list("")
     with pytest.raises(ConflictError, match="savepoint fixed exists already"):
-        patcher(house).patch(patching(source, timeline="other", origin="patch 2"))
+        patcher(bank).patch(patching(source, timeline="other", origin="patch 2"))
     for timeline in ("mine", "fixed"):
         with pytest.raises(ConflictError, match=f"timeline {timeline} exists already"):
-            patcher(house).patch(patching(source, "better", timeline, "patch 2"))
+            patcher(bank).patch(patching(source, "better", timeline, "patch 2"))
     with pytest.raises(NameRefusedError):
-        patcher(house).patch(patching(source, "better", "t7", "patch 2"))
-    assert house.store.list("") == before
+        patcher(bank).patch(patching(source, "better", "t7", "patch 2"))
+    assert bank.store.list("") == before
 
 
 def test_a_fork_that_somebody_ran_before_the_patch_was_planned_keeps_what_it_did() -> None:
-    house, source = grown()
-    with pytest.raises(Died):
-        patcher(house, Crash("ids:before")).patch(patching(source))
-    loop = replace(house.loop, timeline="fixed")
+    bank, source = grown()
+    with pytest.raises(Killed):
+        patcher(bank, Crash("ids:before")).patch(patching(source))
+    loop = replace(bank.loop, timeline="fixed")
     loop.run_once(ASK)
     with pytest.raises(ConflictError, match="has continued without the patch"):
-        patcher(house).patch(patching(source))
+        patcher(bank).patch(patching(source))
 
 
 def test_what_is_about_to_be_deleted_is_not_patched() -> None:
-    house, source = grown()
-    house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-2", "released")
+    bank, source = grown()
+    bank.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-2", "released")
     with pytest.raises(ConflictError, match="chk-2 is about to be deleted"):
-        patcher(house).patch(patching(source))
+        patcher(bank).patch(patching(source))
 
 
 def test_a_patch_may_be_patched() -> None:
-    house, source = grown()
-    first, _ = patcher(house).patch(patching(source))
-    second, _ = patcher(house).patch(patching(first, "again", origin="patch 2"))
+    bank, source = grown()
+    first, _ = patcher(bank).patch(patching(source))
+    second, _ = patcher(bank).patch(patching(first, "again", origin="patch 2"))
     schemas = [c.plan.schemas["accounts"].patched for c in (source, first, second)]
     assert schemas == [0, first.id, second.id]
-    assert accounts(house, second) == accounts(house, first)
+    assert accounts(bank, second) == accounts(bank, first)

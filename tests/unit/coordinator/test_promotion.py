@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
@@ -15,42 +15,42 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing
 
 
-def fork(house: House, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
+def fork(bank: BankPipeline, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
     """A fork, ready to advance."""
-    house.recovery.fork(Beginning(checkpoint=at), name)
-    return CheckpointLoop(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
+    bank.recovery.fork(Beginning(checkpoint=at), name)
+    return CheckpointLoop(coordinator=bank.coordinator, pipeline=bank.pipeline, execute=bank.execute, timeline=name)
 
 
 def test_a_fork_that_caught_up_becomes_live() -> None:
-    house = House()
-    made = three(house)
-    ahead = fork(house, made[0])
-    assert house.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
+    bank = BankPipeline()
+    made = three(bank)
+    ahead = fork(bank, made[0])
+    assert bank.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
     caught_up = ahead.run_once(ASK).checkpoints[0]
-    done = house.promotion.promote("fix")
+    done = bank.promotion.promote("fix")
     assert isinstance(done, Promoted)
     assert (done.won, done.replaced, done.left) == (True, (made[2], made[1]), ())
     assert (done.closing.timeline, done.closing.sequence, done.closing.why) == ("t1", 4, "promote")
-    assert next(house.coordinator.checkpoints()) == caught_up
-    assert house.promotion.promote("fix") == Promoted(closing=done.closing), "a repeated call finds it"
-    house.send(1)
-    assert str(house.complete().plan.slot) == "fix/3.1"
-    assert list(house.coordinator.checkpoints("t1")) == made[::-1]
+    assert next(bank.coordinator.checkpoints()) == caught_up
+    assert bank.promotion.promote("fix") == Promoted(closing=done.closing), "a repeated call finds it"
+    bank.send(1)
+    assert str(bank.complete().plan.slot) == "fix/3.1"
+    assert list(bank.coordinator.checkpoints("t1")) == made[::-1]
 
 
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_idle(records: int) -> None:
-    house = House()
-    made = three(house)
-    fork(house, made[0]).run_once(ASK)
+    bank = BankPipeline()
+    made = three(bank)
+    fork(bank, made[0]).run_once(ASK)
     won: list[Checkpoint] = []
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before") and not won:
-            house.send(records)
-            won.append(house.complete())
+            bank.send(records)
+            won.append(bank.complete())
 
-    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("fix")
+    done = Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("fix")
     if records:
         assert done == Behind(timeline="fix", lacking=(won[0],), overtaken=True)
     else:
@@ -59,31 +59,31 @@ def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_i
 
 
 def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
-    house = House()
-    made = three(house)
-    fork(house, made[0], "a")
-    fork(house, made[0], "b")
+    bank = BankPipeline()
+    made = three(bank)
+    fork(bank, made[0], "a")
+    fork(bank, made[0], "b")
     won: list[Checkpoint] = []
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before") and not won:
-            house.send(1)
-            won.append(house.complete())
+            bank.send(1)
+            won.append(bank.complete())
 
-    done = Promotion(coordinator=replace(house.coordinator, listener=crash)).promote("a", discard=True)
+    done = Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("a", discard=True)
     assert done == Behind(timeline="a", lacking=(won[0], made[2], made[1]), overtaken=True)
-    promoted = house.promotion.promote("a", discard=True)
+    promoted = bank.promotion.promote("a", discard=True)
     assert isinstance(promoted, Promoted)
     assert promoted.left == (won[0], made[2], made[1])
-    assert house.complete().plan.parent == 1
-    house.promotion.promote("b", discard=True)
-    closing = house.coordinator.head("a").entry
+    assert bank.complete().plan.parent == 1
+    bank.promotion.promote("b", discard=True)
+    closing = bank.coordinator.head("a").entry
     assert isinstance(closing, Closing)
-    assert house.promotion.promote("a") == Superseded(closing=closing)
+    assert bank.promotion.promote("a") == Superseded(closing=closing)
 
 
 def test_only_a_timeline_that_began_can_be_promoted() -> None:
-    house = House()
-    three(house)
+    bank = BankPipeline()
+    three(bank)
     with pytest.raises(NotFoundError, match="no timeline 'nobody'"):
-        house.promotion.promote("nobody")
+        bank.promotion.promote("nobody")

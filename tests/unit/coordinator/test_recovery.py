@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, P0, PIPELINE, Account, House
+from tests.support.bank import ASK, P0, PIPELINE, Account, BankPipeline
+from tests.support.crashes import Killed
 from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -17,185 +18,181 @@ from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.testing.twin.memory import MemoryCompute
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
-def dying(house: House, at: str, when: str) -> Recovery:
+def dying(bank: BankPipeline, at: str, when: str) -> Recovery:
     """A recovery that dies at a crash point."""
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == (at, when):
-            raise Died
+            raise Killed
 
-    return Recovery(coordinator=replace(house.coordinator, listener=crash))
+    return Recovery(coordinator=replace(bank.coordinator, listener=crash))
 
 
-def three(house: House) -> list[Checkpoint]:
+def three(bank: BankPipeline) -> list[Checkpoint]:
     """Three checkpoints of one record each."""
     made = []
     for _ in range(3):
-        house.send(1)
-        made.append(house.complete())
+        bank.send(1)
+        made.append(bank.complete())
     return made
 
 
-def held(house: House, checkpoint: Checkpoint) -> dict[object, object]:
+def held(bank: BankPipeline, checkpoint: Checkpoint) -> dict[object, object]:
     """The state of a checkpoint as a reader sees it."""
-    compute = MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables)
+    compute = MemoryCompute(pipeline=bank.pipeline, log=bank.log, tables=bank.tables)
     return {key[0]: row["payments"] for key, row in compute.resolve(checkpoint, "accounts").items()}
 
 
 def test_a_fork_that_died_before_it_looked_for_tombstones_looks_when_it_is_repeated() -> None:
-    house = House()
-    first = Beginning(checkpoint=three(house)[0])
-    with pytest.raises(Died):
-        dying(house, "genesis", "after").fork(first, "beside")
-    tombstones = house.savepoints.tombstones
+    bank = BankPipeline()
+    first = Beginning(checkpoint=three(bank)[0])
+    with pytest.raises(Killed):
+        dying(bank, "genesis", "after").fork(first, "beside")
+    tombstones = bank.savepoints.tombstones
     standing, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "released")
     for name in ("beside", "beside", "another", "another"):
         with pytest.raises(ConflictError, match="chk-1 is about to be deleted"):
-            house.recovery.fork(first, name)
+            bank.recovery.fork(first, name)
     tombstones.withdraw(standing, "it is pinned")
-    assert [house.recovery.fork(first, name).won for name in ("beside", "another", "third")] == [False, False, True]
+    assert [bank.recovery.fork(first, name).won for name in ("beside", "another", "third")] == [False, False, True]
 
 
 def test_a_restore_makes_a_new_timeline_live_and_names_what_it_leaves() -> None:
-    house = House()
-    made = three(house)
-    done = house.recovery.restore(Beginning(checkpoint=made[0]))
+    bank = BankPipeline()
+    made = three(bank)
+    done = bank.recovery.restore(Beginning(checkpoint=made[0]))
     assert isinstance(done, Restored)
     assert (done.won, done.genesis.timeline, done.closing.timeline, done.closing.sequence) == (True, "t2", "t1", 4)
     assert done.left == (made[2], made[1])
-    again = house.complete()
+    again = bank.complete()
     assert (str(again.plan.slot), again.plan.parent, again.plan.ranges[P0].start) == ("t2/2.1", 1, 1)
-    assert (held(house, again), held(house, made[2])) == ({"a": 3}, {"a": 3}), "the old timeline is readable"
+    assert (held(bank, again), held(bank, made[2])) == ({"a": 3}, {"a": 3}), "the old timeline is readable"
     assert again.handles["accounts"].segments[0] == made[0].handles["accounts"].segments[0], "nothing is copied"
 
 
 @pytest.mark.parametrize("request_id", ["", "r1"])
 @pytest.mark.parametrize(("step", "moment"), [("genesis", "after"), ("closing", "before"), ("closing", "after")])
 def test_a_restore_that_died_is_finished_by_the_same_request(step: str, moment: str, request_id: str) -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
     asked = Beginning(checkpoint=made[1])
-    with pytest.raises(Died):
-        dying(house, step, moment).restore(asked, request_id or "")
+    with pytest.raises(Killed):
+        dying(bank, step, moment).restore(asked, request_id or "")
     if (step, moment) == ("closing", "after") and not request_id:
-        assert house.coordinator.timelines.live() == "t2", "the request is over: the same words ask for another restore"
+        assert bank.coordinator.timelines.live() == "t2", "the request is over: the same words ask for another restore"
         return
-    done = house.recovery.restore(asked, request_id)
+    done = bank.recovery.restore(asked, request_id)
     assert isinstance(done, Restored)
     assert done.genesis.timeline == "t2"
     assert done.won is (moment != "after" or step == "genesis")
-    assert house.coordinator.timelines.names() == ["t1", "t2"]
+    assert bank.coordinator.timelines.names() == ["t1", "t2"]
 
 
 def test_a_request_with_an_id_is_carried_out_once_whatever_came_after() -> None:
-    house = House()
-    made = three(house)
-    first = house.recovery.restore(Beginning(checkpoint=made[0]), "r1")
-    house.recovery.restore(Beginning(checkpoint=made[1]), "r2")
-    again = house.recovery.restore(Beginning(checkpoint=made[0]), "r1")
+    bank = BankPipeline()
+    made = three(bank)
+    first = bank.recovery.restore(Beginning(checkpoint=made[0]), "r1")
+    bank.recovery.restore(Beginning(checkpoint=made[1]), "r2")
+    again = bank.recovery.restore(Beginning(checkpoint=made[0]), "r1")
     assert isinstance(first, Restored)
     assert again == replace(first, won=False)
-    assert house.coordinator.timelines.live() == "t3"
+    assert bank.coordinator.timelines.live() == "t3"
     with pytest.raises(ConflictError, match="request r1 has restored chk-1 to timeline t2"):
-        house.recovery.restore(Beginning(checkpoint=made[2]), "r1")
+        bank.recovery.restore(Beginning(checkpoint=made[2]), "r1")
 
 
 def test_a_checkpoint_that_wins_the_slot_stays_on_the_old_timeline() -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
     won: list[Checkpoint] = []
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before") and not won:
-            house.send(1)
-            won.append(house.complete())
+            bank.send(1)
+            won.append(bank.complete())
 
-    done = Recovery(coordinator=replace(house.coordinator, listener=crash)).restore(Beginning(checkpoint=made[0]))
+    done = Recovery(coordinator=replace(bank.coordinator, listener=crash)).restore(Beginning(checkpoint=made[0]))
     assert isinstance(done, Restored)
     assert (done.overtaken, done.left) == ((won[0],), (won[0], made[2], made[1]))
-    assert (done.closing.sequence, house.coordinator.timelines.live()) == (5, "t2")
+    assert (done.closing.sequence, bank.coordinator.timelines.live()) == (5, "t2")
 
 
 def test_of_two_restores_at_once_the_later_learns_that_it_was_superseded() -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("closing", "before"):
-            house.recovery.restore(Beginning(checkpoint=made[1]), "faster")
+            bank.recovery.restore(Beginning(checkpoint=made[1]), "faster")
 
-    slow = Recovery(coordinator=replace(house.coordinator, listener=crash))
+    slow = Recovery(coordinator=replace(bank.coordinator, listener=crash))
     done = slow.restore(Beginning(checkpoint=made[0]), "slower")
     assert isinstance(done, Superseded)
-    assert (done.closing.successor, house.coordinator.timelines.live()) == ("t3", "t3")
-    assert house.recovery.restore(Beginning(checkpoint=made[0]), "slower") == done, "it stays so"
+    assert (done.closing.successor, bank.coordinator.timelines.live()) == ("t3", "t3")
+    assert bank.recovery.restore(Beginning(checkpoint=made[0]), "slower") == done, "it stays so"
 
 
 def test_a_sealed_attempt_that_loses_its_slot_to_a_restore_is_void() -> None:
-    house = House()
-    made = three(house)
-    house.send(1)
-    plan = house.plan()
-    done = sealed(house, plan)
-    house.recovery.restore(Beginning(checkpoint=made[2]))
-    assert isinstance(house.coordinator.publish(plan, done), Void)
-    assert held(house, house.complete()) == {"a": 4}, "what it had read is read again"
+    bank = BankPipeline()
+    made = three(bank)
+    bank.send(1)
+    plan = bank.plan()
+    done = sealed(bank, plan)
+    bank.recovery.restore(Beginning(checkpoint=made[2]))
+    assert isinstance(bank.coordinator.publish(plan, done), Void)
+    assert held(bank, bank.complete()) == {"a": 4}, "what it had read is read again"
 
 
 def test_forks_go_on_beside_the_live_timeline_and_beside_each_other() -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
     for name in ("one", "two"):
-        assert house.recovery.fork(Beginning(checkpoint=made[0]), name).won
-        assert not house.recovery.fork(Beginning(checkpoint=made[0]), name).won, "a repeated call finds it"
-    house.send(1)
+        assert bank.recovery.fork(Beginning(checkpoint=made[0]), name).won
+        assert not bank.recovery.fork(Beginning(checkpoint=made[0]), name).won, "a repeated call finds it"
+    bank.send(1)
     runs = [
-        CheckpointLoop(coordinator=house.coordinator, pipeline=house.pipeline, execute=house.execute, timeline=name)
+        CheckpointLoop(coordinator=bank.coordinator, pipeline=bank.pipeline, execute=bank.execute, timeline=name)
         for name in ("one", "two", None)
     ]
     done = [run.run_once(ASK).checkpoints[0] for run in runs]
     assert [str(c.plan.slot) for c in done] == ["one/2.1", "two/2.1", "t1/4.1"]
-    assert [held(house, c) for c in done] == [{"a": 4}] * 3
+    assert [held(bank, c) for c in done] == [{"a": 4}] * 3
     assert len({c.handles["accounts"].segments[-1].path for c in done}) == 3
     with pytest.raises(ConflictError, match="timeline one exists already: it began at chk-1"):
-        house.recovery.fork(Beginning(checkpoint=made[1]), "one")
+        bank.recovery.fork(Beginning(checkpoint=made[1]), "one")
 
 
 @pytest.mark.parametrize("name", ["t7", "t1", "../x", "a b", ""])
 def test_names_of_forks_are_on_the_allow_list_and_leave_those_of_restores_free(name: str) -> None:
-    house = House()
+    bank = BankPipeline()
     with pytest.raises(NameRefusedError):
-        house.recovery.fork(Beginning(checkpoint=three(house)[0]), name)
+        bank.recovery.fork(Beginning(checkpoint=three(bank)[0]), name)
 
 
 def test_what_does_not_fit_is_told_before_anything_is_written() -> None:
-    house = House()
-    made = three(house)
+    bank = BankPipeline()
+    made = three(bank)
     other = replace(PIPELINE, operators=[Fold("people", key_by="account", state=Account)])
-    recovery = Recovery(coordinator=house.coordinator, pipeline=other)
+    recovery = Recovery(coordinator=bank.coordinator, pipeline=other)
     with pytest.raises(IncompatibleStateError, match="accounts: is no longer declared"):
         recovery.restore(Beginning(checkpoint=made[0]))
-    assert house.coordinator.timelines.names() == ["t1"]
+    assert bank.coordinator.timelines.names() == ["t1"]
     left = recovery.fork(Beginning(checkpoint=made[0], allow_non_restored_state=True), "empty").genesis
     assert (left.left_behind, left.handles) == ({"accounts": made[0].handles["accounts"]}, {})
     named = recovery.fork(Beginning(checkpoint=made[0], renamed={"accounts": "people"}), "named").genesis
     assert named.handles == {"people": made[0].handles["accounts"]}
-    run = CheckpointLoop(coordinator=house.coordinator, pipeline=other, execute=lambda a: house.executed(other, a))
+    run = CheckpointLoop(coordinator=bank.coordinator, pipeline=other, execute=lambda a: bank.executed(other, a))
     found = replace(run, timeline="named").run_once(ASK).checkpoints[0]
-    rows = MemoryCompute(pipeline=other, log=house.log, tables=house.tables).resolve(found, "people")
+    rows = MemoryCompute(pipeline=other, log=bank.log, tables=bank.tables).resolve(found, "people")
     assert {key[0]: row["payments"] for key, row in rows.items()} == {"a": 3}
     with pytest.raises(UsageError, match="no operator nobody in chk-1"):
         recovery.restore(Beginning(checkpoint=made[0], renamed={"nobody": "people"}))
 
 
 def test_files_that_are_gone_are_told_before_anything_is_written() -> None:
-    house = House()
-    made = three(house)
-    house.tables.files.clear()
+    bank = BankPipeline()
+    made = three(bank)
+    bank.tables.files.clear()
     with pytest.raises(CorruptObjectError, match="chk-1 cannot be restored: files of accounts are gone"):
-        house.recovery.restore(Beginning(checkpoint=made[0]))
-    assert house.coordinator.timelines.names() == ["t1"]
+        bank.recovery.restore(Beginning(checkpoint=made[0]))
+    assert bank.coordinator.timelines.names() == ["t1"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import OpenPlan
@@ -12,25 +12,25 @@ from tidemark.testing.twin.memory import MemoryCompute
 
 @pytest.mark.parametrize("at", ["fold.accounts", "runs.accounts", "gate"])
 def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(at: str) -> None:
-    house = House()
-    house.send(3)
-    plan = house.plan()
+    bank = BankPipeline()
+    bank.send(3)
+    plan = bank.plan()
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == (at, "after"):
-            house.log.create("payments", 2)
-            house.send(3)
+            bank.log.create("payments", 2)
+            bank.send(3)
 
-    attempt = house.coordinator.begin(plan)
+    attempt = bank.coordinator.begin(plan)
     assert isinstance(attempt, OwnedAttempt)
     job = CheckpointJob(
-        compute=MemoryCompute(pipeline=house.pipeline, log=house.log, tables=house.tables),
-        tables=house.tables,
-        clock=house.clock,
-        write_ids=house.ids,
+        compute=MemoryCompute(pipeline=bank.pipeline, log=bank.log, tables=bank.tables),
+        tables=bank.tables,
+        clock=bank.clock,
+        write_ids=bank.ids,
         listener=crash,
         max_dead_letters=1.0,
     )
     with pytest.raises(DataLostError, match="payments#1 became payments#2"):
         job.execute(attempt)
-    assert isinstance(house.coordinator.open_plan(), OpenPlan), "nothing was sealed"
+    assert isinstance(bank.coordinator.open_plan(), OpenPlan), "nothing was sealed"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.in_memory import Payment, payment
+from tests.support.memory import Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges

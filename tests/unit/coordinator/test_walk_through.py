@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tests.in_memory import Unfenced
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
+from tests.support.memory import Unfenced
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile, WrittenRun
@@ -40,19 +40,19 @@ class NamedTables(MemoryTables):
 class Story:
     """Checkpoints and compactions, and which files the newest two manifests hold."""
 
-    house: House = field(default_factory=lambda: House(tables=NamedTables()))
+    bank: BankPipeline = field(default_factory=lambda: BankPipeline(tables=NamedTables()))
     made: list[Checkpoint] = field(default_factory=list)
 
     def checkpoint(self, accounts: tuple[str, ...]) -> Checkpoint:
         for account in accounts:
-            self.house.send(1, account=account)
-        self.made.append(self.house.complete())
+            self.bank.send(1, account=account)
+        self.made.append(self.bank.complete())
         return self.made[-1]
 
     def compact(self, through: int) -> None:
         """Merges all files of a manifest into the base; the next plan may adopt it."""
-        found = self.house.coordinator.checkpoint(through)
-        tables, handle, schema = self.house.tables, found.handles[UID], found.plan.schemas[UID]
+        found = self.bank.coordinator.checkpoint(through)
+        tables, handle, schema = self.bank.tables, found.handles[UID], found.plan.schemas[UID]
         rows = compacted(schema, tables.rows(handle), found.now, deepest=True)
         table, job = f"{found.plan.tables[UID]}/base", f"g(1-{max(_number(n) for n in self.files(found))})"
         parent = handle.segment_of(table)
@@ -81,17 +81,17 @@ class Story:
             commits=(done.commit,),
             write_id=job,
         )
-        self.house.coordinator.objects.put(keys.compaction_key(UID, record.job), record)
+        self.bank.coordinator.objects.put(keys.compaction_key(UID, record.job), record)
 
     def files(self, found: Checkpoint) -> list[str]:
         """Names of the files of a manifest, oldest segment first."""
-        return [_name(f.path) for s in found.handles[UID] for f in self.house.tables.live_files(s)]
+        return [_name(f.path) for s in found.handles[UID] for f in self.bank.tables.live_files(s)]
 
     def handle(self, found: Checkpoint) -> list[tuple[str, int, int, list[str]]]:
         """Table and version (from 1), range, files."""
         return [
             (f"{s.path.rpartition('/')[2][0]}{s.version + 1}", s.after, s.through)
-            + ([_name(f.path) for f in self.house.tables.live_files(s)],)
+            + ([_name(f.path) for f in self.bank.tables.live_files(s)],)
             for s in found.handles[UID]
         ]
 
@@ -137,15 +137,15 @@ def test_the_walk_through_file_by_file() -> None:
     assert story.handle(five) == [("b2", 0, 4, ["g(1-6)"]), ("r5", 4, 5, ["f7"])]
     assert story.registry() == {"g(1-4)": {4}, "f5": {4}, "f6": {4}, "g(1-6)": {5}, "f7": {5}}
     assert story.let_go() == {"f1", "f2", "f3", "f4"}, "nothing more"
-    assert story.house.state(UID) == {("a",): (5, 5), ("b",): (2, 2)}
+    assert story.bank.state(UID) == {("a",): (5, 5), ("b",): (2, 2)}
 
 
 def test_a_compaction_that_is_ready_after_the_plan_waits_for_the_next_one() -> None:
     story = Story()
     for _ in range(2):
         story.checkpoint(TWO)
-    story.house.send(1, account="a")
-    story.house.plan()
+    story.bank.send(1, account="a")
+    story.bank.plan()
     story.compact(2)
     three = story.checkpoint(())
     assert story.handle(three) == [("r3", 0, 3, ["f1", "f2", "f3", "f4", "f5"])]
@@ -161,14 +161,14 @@ def test_when_the_third_checkpoint_dies_behind_its_commit_the_second_is_whole() 
     for _ in range(2):
         story.checkpoint(TWO)
     story.compact(2)
-    story.house.send(1, account="a")
-    plan = story.house.plan()
-    story.house.execute(begun(story.house, plan))
-    del story.house.store.objects[keys.outcome_key(plan.slot, 1)]  # as if it had died before its seal
-    newest = story.house.tables.tables[f"{plan.tables[UID]}/runs"][-1]
+    story.bank.send(1, account="a")
+    plan = story.bank.plan()
+    story.bank.execute(begun(story.bank, plan))
+    del story.bank.store.objects[keys.outcome_key(plan.slot, 1)]  # as if it had died before its seal
+    newest = story.bank.tables.tables[f"{plan.tables[UID]}/runs"][-1]
     assert {_name(path) for path in newest.live} == {"f5"}, "the commit of run 3 removed what was compacted"
-    assert story.files(story.house.coordinator.checkpoint(2)) == ["f1", "f2", "f3", "f4"]
-    assert story.house.state(UID) == {("a",): (2, 2), ("b",): (2, 2)}
+    assert story.files(story.bank.coordinator.checkpoint(2)) == ["f1", "f2", "f3", "f4"]
+    assert story.bank.state(UID) == {("a",): (2, 2), ("b",): (2, 2)}
     three = story.checkpoint(())
     assert story.handle(three) == [("b1", 0, 2, ["g(1-4)"]), ("r4", 2, 3, ["f6"])]
-    assert story.house.state(UID) == {("a",): (3, 3), ("b",): (2, 2)}
+    assert story.bank.state(UID) == {("a",): (3, 3), ("b",): (2, 2)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.coordinator.house import ASK, House
+from tests.support.bank import ASK, BankPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
@@ -28,56 +28,56 @@ def asked(name: str = "sp", *, checkpoint: int | None = None, drained: bool = Fa
     return SavepointRequest(name=name, owner="ann", origin="o", checkpoint=checkpoint, drained=drained)
 
 
-def pin_nothing(house: House) -> None:
-    empty = House()
+def pin_nothing(bank: BankPipeline) -> None:
+    empty = BankPipeline()
     empty.savepoints.create(asked())
 
 
-def overtaken(house: House) -> None:
-    house.savepoints.create(asked())
+def overtaken(bank: BankPipeline) -> None:
+    bank.savepoints.create(asked())
 
     class Racing(MemoryStore):
         """Somebody changes the savepoint right before a put."""
 
         def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
             if key.endswith("sp/000002.json"):
-                house.savepoints.change("sp", SavepointChange(note="mine"))
+                bank.savepoints.change("sp", SavepointChange(note="mine"))
             return super().put_if_absent(key, body)
 
-    slow = replace(house.coordinator, store=Racing(house.store.objects))
-    replace(house.savepoints, coordinator=slow).change("sp", SavepointChange(note="theirs"))
+    slow = replace(bank.coordinator, store=Racing(bank.store.objects))
+    replace(bank.savepoints, coordinator=slow).change("sp", SavepointChange(note="theirs"))
 
 
-def stop_again(house: House) -> None:
-    Stopping(house.coordinator).stop("maintenance")
-    Stopping(house.coordinator).stop_with_savepoint(asked(), "again", house.complete)
+def stop_again(bank: BankPipeline) -> None:
+    Stopping(bank.coordinator).stop("maintenance")
+    Stopping(bank.coordinator).stop_with_savepoint(asked(), "again", bank.complete)
 
 
-def resume_drained(house: House) -> None:
-    Stopping(house.coordinator).stop_with_savepoint(asked(drained=True), "the end", house.complete)
-    Stopping(house.coordinator).resume("after all")
+def resume_drained(bank: BankPipeline) -> None:
+    Stopping(bank.coordinator).stop_with_savepoint(asked(drained=True), "the end", bank.complete)
+    Stopping(bank.coordinator).resume("after all")
 
 
-def pin_doomed(house: House) -> None:
-    house.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "retention")
-    house.savepoints.create(asked(checkpoint=1))
+def pin_doomed(bank: BankPipeline) -> None:
+    bank.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-1", "retention")
+    bank.savepoints.create(asked(checkpoint=1))
 
 
-def fenced(house: House) -> None:
-    house.send(1)
-    plan = house.plan()
-    first = house.coordinator.begin(plan)
-    house.coordinator.begin(plan)
+def fenced(bank: BankPipeline) -> None:
+    bank.send(1)
+    plan = bank.plan()
+    first = bank.coordinator.begin(plan)
+    bank.coordinator.begin(plan)
     assert isinstance(first, OwnedAttempt)
     first.check()
 
 
-def repeat_another_line(house: House) -> None:
-    house.recovery.fork(RestoreRequest(checkpoint=2).beginning(house.coordinator), "later")
-    remaining(house.coordinator.timelines, ReplayProgress.of(house.coordinator.head("later")), 1)
+def repeat_another_line(bank: BankPipeline) -> None:
+    bank.recovery.fork(RestoreRequest(checkpoint=2).beginning(bank.coordinator), "later")
+    remaining(bank.coordinator.timelines, ReplayProgress.of(bank.coordinator.head("later")), 1)
 
 
-CASES: list[tuple[Callable[[House], object], str]] = [
+CASES: list[tuple[Callable[[BankPipeline], object], str]] = [
     (pin_nothing, "tidemark run bank"),
     (overtaken, "tidemark savepoint show bank sp"),
     (stop_again, "tidemark savepoint create bank NAME"),
@@ -85,31 +85,31 @@ CASES: list[tuple[Callable[[House], object], str]] = [
     (pin_doomed, "tidemark savepoint list bank "),
     (fenced, "tidemark checkpoint list bank "),
     (repeat_another_line, "tidemark checkpoint list bank "),
-    (lambda house: house.savepoints.get("nobody"), "tidemark savepoint list bank "),
-    (lambda house: house.coordinator.checkpoint(99), "tidemark checkpoint list bank "),
-    (lambda house: house.coordinator.plan_of(99), "tidemark checkpoint list bank "),
-    (lambda house: house.coordinator.head("nowhere"), "tidemark timeline list bank "),
-    (lambda house: RestoreRequest(as_of_ms=0).beginning(house.coordinator), "tidemark checkpoint list bank "),
+    (lambda bank: bank.savepoints.get("nobody"), "tidemark savepoint list bank "),
+    (lambda bank: bank.coordinator.checkpoint(99), "tidemark checkpoint list bank "),
+    (lambda bank: bank.coordinator.plan_of(99), "tidemark checkpoint list bank "),
+    (lambda bank: bank.coordinator.head("nowhere"), "tidemark timeline list bank "),
+    (lambda bank: RestoreRequest(as_of_ms=0).beginning(bank.coordinator), "tidemark checkpoint list bank "),
 ]
 
 
 @pytest.mark.parametrize(
     ("do", "command"), CASES, ids=lambda given: given if isinstance(given, str) else given.__name__
 )
-def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[House], object], command: str) -> None:
-    house = House()
+def test_an_error_names_the_pipeline_in_what_to_type(do: Callable[[BankPipeline], object], command: str) -> None:
+    bank = BankPipeline()
     for _ in range(2):
-        house.send(1)
-        house.complete()
+        bank.send(1)
+        bank.complete()
     with pytest.raises(TidemarkError) as caught:
-        do(house)
+        do(bank)
     assert command in caught.value.next
 
 
 def test_a_plan_that_is_refused_because_of_a_stop_says_how_to_resume() -> None:
-    house = House()
-    Stopping(house.coordinator).stop("maintenance")
-    ended = house.loop.run_once(ASK).ended
+    bank = BankPipeline()
+    Stopping(bank.coordinator).stop("maintenance")
+    ended = bank.loop.run_once(ASK).ended
     assert isinstance(ended, Refused)
     assert "tidemark resume bank" in ended.next
 

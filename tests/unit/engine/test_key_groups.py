@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from tests.engine.records import pipeline
+from tests.support.readings import pipeline
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key

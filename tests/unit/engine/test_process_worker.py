@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.process.lists import PIPELINE, Order
-from tests.process.twins import World
+from tests.support.operator_lists import PIPELINE, Order
+from tests.support.spark import TwinPipeline
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.engine.process.process_operator import shipped
@@ -21,7 +21,7 @@ def given() -> tuple[Any, OperatorState]:
     """The operator, and lists that hold seven samples and two rules."""
     records = [Order("a", "append", "samples", f"s{n}") for n in range(7)]
     records += [Order("a", "append", "rules", f"r{n}") for n in range(2)]
-    made = World(PIPELINE, partitions=1).checkpoint(records)
+    made = TwinPipeline(PIPELINE, partitions=1).checkpoint(records)
     return PIPELINE.operators[0], made.operator_states["o"]
 
 

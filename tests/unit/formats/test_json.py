@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import Answer, Case
+from tests.support.format_cases import Answer, FormatCase
 from tidemark import formats
 
 
@@ -107,7 +107,7 @@ def _fields(device: str, count: int, city: str | None, ok: bool | None, tags: li
     return {"device": device, "count": count, "place": place, "ok": ok, "tags": tags}
 
 
-CASE = Case(
+CASE = FormatCase(
     format=formats.Json(),
     record=Reading,
     fields=st.builds(

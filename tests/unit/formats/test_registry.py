@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import NAMES, case_of, damaged
+from tests.support.format_cases import NAMES, case_of, damaged
 from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
 from tidemark.formats.known_formats import FORMATS, format_of
 
@@ -117,19 +117,19 @@ def test_json_is_pinned_by_nothing_and_its_fingerprint_is_that_of_0_1() -> None:
 
 def test_a_format_is_part_of_the_fingerprint() -> None:
     @dataclass(frozen=True)
-    class Line:
+    class TextLine:
         """One text."""
 
         text: str
 
-    class Lines(state.Keyed):
+    class TextCount(state.Keyed):
         """How many."""
 
         n: int = state.count()
 
     def made(of: formats.RecordFormat) -> Pipeline:
-        source = KafkaSource("lines", Line, format=of)
-        return Pipeline(name="lines", source=source, operators=[Fold("lines", key_by="text", state=Lines)])
+        source = KafkaSource("lines", TextLine, format=of)
+        return Pipeline(name="lines", source=source, operators=[Fold("lines", key_by="text", state=TextCount)])
 
     assert made(formats.Json()).fingerprint != made(formats.Text()).fingerprint
     assert made(formats.Text()).formats == {"records": {"format": "text"}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from tests.unit.formats.cases import Answer, Case
+from tests.support.format_cases import Answer, FormatCase
 from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
 from tidemark.errors import DeclarationError
 from tidemark.model.core.log_records import LogRecord
@@ -30,7 +30,7 @@ WELL_FORMED = re.compile(
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """One text."""
 
     text: str
@@ -81,9 +81,9 @@ def oracle(value: bytes) -> Answer:
     return {"text": value.decode("utf-8", "surrogatepass")}
 
 
-CASE = Case(
+CASE = FormatCase(
     format=formats.Text(),
-    record=Line,
+    record=TextLine,
     fields=st.builds(lambda text: {"text": text}, st.text()),
     oracle=oracle,
     bytes=(
@@ -111,11 +111,11 @@ def test_nothing_of_a_text_is_trimmed() -> None:
 def test_pages_find_the_records_of_a_key_without_the_declaration() -> None:
     pipeline = Pipeline(
         name="lines",
-        source=KafkaSource("lines", Line, format=formats.Text()),
+        source=KafkaSource("lines", TextLine, format=formats.Text()),
         operators=[Fold("seen", key_by="text", state=Seen)],
         max_dead_letters=1.0,
     )
-    (done,) = testing.replay(pipeline, [[Line("größer"), b"\xff", Line("b")], testing.BARRIER]).checkpoints
+    (done,) = testing.replay(pipeline, [[TextLine("größer"), b"\xff", TextLine("b")], testing.BARRIER]).checkpoints
     fits = by_key(done.plan, "seen", ["größer"])
     assert fits is not None
     values = ["größer".encode(), b"\xff", b"b", None]
@@ -126,10 +126,10 @@ def test_pages_find_the_records_of_a_key_without_the_declaration() -> None:
 def test_pages_show_all_records_where_nobody_knows_the_format() -> None:
     pipeline = Pipeline(
         name="lines",
-        source=KafkaSource("lines", Line, format=Shouted()),
+        source=KafkaSource("lines", TextLine, format=Shouted()),
         operators=[Fold("seen", key_by="text", state=Seen)],
     )
-    (done,) = testing.replay(pipeline, [[Line("a"), b"b"], testing.BARRIER]).checkpoints
+    (done,) = testing.replay(pipeline, [[TextLine("a"), b"b"], testing.BARRIER]).checkpoints
     assert done.plan.formats == {"records": {"format": "shouted"}}
     fits = by_key(done.plan, "seen", ["A"])
     assert fits is not None and fits(

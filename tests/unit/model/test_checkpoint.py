@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.coordinator.house import House
+from tests.support.bank import BankPipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
@@ -31,7 +31,7 @@ def ack(uid: str, *, read: int = 0, applied: int = 0, dead_lettered: int = 0) ->
 
 
 def plan_of(*uids: str) -> CheckpointPlan:
-    plan = House().plan()
+    plan = BankPipeline().plan()
     schema = plan.schemas["accounts"]
     return replace(
         plan,

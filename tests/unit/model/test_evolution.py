@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.model.evolution_cases import (
+from tests.support.schema_changes import (
     CHANGES,
     FOLD_KINDS,
     PROCESS_KINDS,

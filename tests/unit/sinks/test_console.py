@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tests.unit.sinks.sink_cases import Arrived, SinkCase, SinkPipeline
 from tidemark import ConsoleSink
 from tidemark.sinks import EmittedRow
 from tidemark.sinks.sink import Services
 
 
-def arrived(line: SinkLine) -> Arrived:
+def arrived(line: SinkPipeline) -> Arrived:
     found = []
     for printed in line.screen.getvalue().splitlines():
         name, row, fields = printed.split(" ", 2)
@@ -19,7 +19,7 @@ def arrived(line: SinkLine) -> Arrived:
     return found
 
 
-CASES = [Case(sink=ConsoleSink("alerts"), arrived=arrived)]
+CASES = [SinkCase(sink=ConsoleSink("alerts"), arrived=arrived)]
 
 
 def test_a_row_is_one_line_that_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,10 @@
 """The case of `DeltaSink`: rows that the newest manifest names."""
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tests.unit.sinks.sink_cases import Arrived, SinkCase, SinkPipeline
 from tidemark import DeltaSink
 
 
-def arrived(line: SinkLine) -> Arrived:
+def arrived(line: SinkPipeline) -> Arrived:
     table = line.made[-1].sinks["alerts"]
     return [
         (
@@ -16,4 +16,4 @@ def arrived(line: SinkLine) -> Arrived:
     ]
 
 
-CASES = [Case(sink=DeltaSink("alerts"), arrived=arrived)]
+CASES = [SinkCase(sink=DeltaSink("alerts"), arrived=arrived)]

@@ -4,19 +4,19 @@ import json
 
 import pytest
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine
+from tests.unit.sinks.sink_cases import Arrived, SinkCase, SinkPipeline
 from tidemark import KafkaSink
 from tidemark.errors import UsageError
 from tidemark.sinks.sink import Services
 
 
-def arrived(line: SinkLine) -> Arrived:
+def arrived(line: SinkPipeline) -> Arrived:
     return [(m.id, json.loads(m.value)) for m in line.sender.arrived.get("out", [])]
 
 
 CASES = [
-    Case(sink=KafkaSink("alerts", "out", key_by="who"), arrived=arrived),
-    Case(sink=KafkaSink("alerts", "out", guarantee="at_least_once"), arrived=arrived),
+    SinkCase(sink=KafkaSink("alerts", "out", key_by="who"), arrived=arrived),
+    SinkCase(sink=KafkaSink("alerts", "out", guarantee="at_least_once"), arrived=arrived),
 ]
 
 

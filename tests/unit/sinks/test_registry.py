@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sinks.cases import Arrived, Case, SinkLine, all_cases, walk
+from tests.unit.sinks.sink_cases import Arrived, SinkCase, SinkPipeline, all_cases, walk
 from tidemark.errors import RecordRefusedError, UsageError
 from tidemark.model.checkpoint.sinks import SinkTable, traits_of
 from tidemark.sinks import EmittedRow, Outbox, Sink
@@ -30,7 +30,7 @@ def test_every_kind_has_a_case() -> None:
 
 
 @each_case
-def test_rows_arrive_as_guaranteed_over_kills(case: Case) -> None:
+def test_rows_arrive_as_guaranteed_over_kills(case: SinkCase) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     for number in range(60):
         line = case.line()
@@ -38,7 +38,7 @@ def test_rows_arrive_as_guaranteed_over_kills(case: Case) -> None:
         check(case, line)
 
 
-def check(case: Case, line: SinkLine) -> None:
+def check(case: SinkCase, line: SinkPipeline) -> None:
     expected, arrived = line.expected(), case.arrived(line)
     known: dict[str, object] = {}
     for row, fields in arrived:
@@ -54,7 +54,7 @@ def check(case: Case, line: SinkLine) -> None:
 
 
 @each_case
-def test_what_is_delivered_once_is_not_delivered_again(case: Case) -> None:
+def test_what_is_delivered_once_is_not_delivered_again(case: SinkCase) -> None:
     line = case.line()
     line.send("a", "b")
     line.complete([])
@@ -65,7 +65,7 @@ def test_what_is_delivered_once_is_not_delivered_again(case: Case) -> None:
 
 
 @each_case
-def test_a_manifest_gives_the_sink_again(case: Case) -> None:
+def test_a_manifest_gives_the_sink_again(case: SinkCase) -> None:
     empty = SinkTable(name=case.sink.name, kind=case.sink.kind, path="x", columns=())
     assert stored_sink(case.sink.stored(empty)) == case.sink
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from tests.unit.model.kinds.bench import MONEY, Case, known
+from tests.support.kind_bench import MONEY, KindCase, known
 from tidemark import state
 
 
@@ -11,41 +11,45 @@ def _mean(values: Sequence[Decimal | int]) -> float | None:
     return float(sum(values)) / len(values) if values else None
 
 
-CASES: Mapping[str, Sequence[Case]] = {
-    "count": [Case(state.count(), int, len)],
+CASES: Mapping[str, Sequence[KindCase]] = {
+    "count": [KindCase(state.count(), int, len)],
     "sum": [
-        Case(state.sum("n"), int | None, lambda found: sum(known(found, "n")) if known(found, "n") else None),
-        Case(
+        KindCase(state.sum("n"), int | None, lambda found: sum(known(found, "n")) if known(found, "n") else None),
+        KindCase(
             state.sum("price"),
             MONEY | None,
             lambda found: sum(known(found, "price")) if known(found, "price") else None,
         ),
-        Case(state.sum("x"), float | None, lambda found: sum(known(found, "x")) if known(found, "x") else None, True),
+        KindCase(
+            state.sum("x"), float | None, lambda found: sum(known(found, "x")) if known(found, "x") else None, True
+        ),
     ],
     "min": [
-        Case(state.min("n"), int | None, lambda found: min(known(found, "n"), default=None)),
-        Case(state.min("text"), str | None, lambda found: min(known(found, "text"), default=None)),
+        KindCase(state.min("n"), int | None, lambda found: min(known(found, "n"), default=None)),
+        KindCase(state.min("text"), str | None, lambda found: min(known(found, "text"), default=None)),
     ],
     "max": [
-        Case(state.max("price"), MONEY | None, lambda found: max(known(found, "price"), default=None)),
-        Case(state.max("text"), str | None, lambda found: max(known(found, "text"), default=None)),
+        KindCase(state.max("price"), MONEY | None, lambda found: max(known(found, "price"), default=None)),
+        KindCase(state.max("text"), str | None, lambda found: max(known(found, "text"), default=None)),
     ],
     "mean": [
-        Case(state.mean("n"), float | None, lambda found: _mean(known(found, "n"))),
-        Case(state.mean("price"), float | None, lambda found: _mean(known(found, "price"))),
-        Case(state.mean("x"), float | None, lambda found: _mean(known(found, "x")), True),
+        KindCase(state.mean("n"), float | None, lambda found: _mean(known(found, "n"))),
+        KindCase(state.mean("price"), float | None, lambda found: _mean(known(found, "price"))),
+        KindCase(state.mean("x"), float | None, lambda found: _mean(known(found, "x")), True),
     ],
     "first": [
-        Case(state.first("n"), int | None, lambda found: found[0].fields["n"]),
-        Case(state.first("n", ignore_nulls=True), int | None, lambda found: next(iter(known(found, "n")), None)),
+        KindCase(state.first("n"), int | None, lambda found: found[0].fields["n"]),
+        KindCase(state.first("n", ignore_nulls=True), int | None, lambda found: next(iter(known(found, "n")), None)),
     ],
     "latest": [
-        Case(state.latest("text"), str | None, lambda found: found[-1].fields["text"]),
-        Case(state.latest("n", ignore_nulls=True), int | None, lambda found: next(iter(known(found, "n")[::-1]), None)),
+        KindCase(state.latest("text"), str | None, lambda found: found[-1].fields["text"]),
+        KindCase(
+            state.latest("n", ignore_nulls=True), int | None, lambda found: next(iter(known(found, "n")[::-1]), None)
+        ),
     ],
-    "distinct": [Case(state.distinct("text"), list[str], lambda found: sorted({*known(found, "text")}))],
+    "distinct": [KindCase(state.distinct("text"), list[str], lambda found: sorted({*known(found, "text")}))],
     "aggregate": [
-        Case(
+        KindCase(
             state.aggregate(
                 accumulator={"total": int, "records": int},
                 partial={"total": "sum(n)", "records": "count(n)"},
@@ -56,7 +60,7 @@ CASES: Mapping[str, Sequence[Case]] = {
         )
     ],
     "reduce": [
-        Case(
+        KindCase(
             state.reduce("max(n + 1)"), int | None, lambda found: max((n + 1 for n in known(found, "n")), default=None)
         )
     ],

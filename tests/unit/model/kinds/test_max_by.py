@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.model.kinds.bench import MONEY, Case
+from tests.support.kind_bench import MONEY, KindCase
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
 from tidemark.model.state.evolution import compared
@@ -23,10 +23,10 @@ def _oracle(records: Sequence[Decoded], source: str, by: str) -> Any:
 
 
 CASES = [
-    Case(state.max_by("text", by="rank"), str | None, lambda found: _oracle(found, "text", "rank")),
-    Case(state.max_by("n", by="price"), int | None, lambda found: _oracle(found, "n", "price")),
-    Case(state.max_by("price", by="text"), MONEY | None, lambda found: _oracle(found, "price", "text")),
-    Case(state.max_by("n", by="n"), int | None, lambda found: _oracle(found, "n", "n")),
+    KindCase(state.max_by("text", by="rank"), str | None, lambda found: _oracle(found, "text", "rank")),
+    KindCase(state.max_by("n", by="price"), int | None, lambda found: _oracle(found, "n", "price")),
+    KindCase(state.max_by("price", by="text"), MONEY | None, lambda found: _oracle(found, "price", "text")),
+    KindCase(state.max_by("n", by="n"), int | None, lambda found: _oracle(found, "n", "n")),
 ]
 
 
@@ -84,7 +84,7 @@ def test_a_null_to_rank_by_does_not_count(one_by_one: bool) -> None:
 )
 def test_what_does_not_fit_the_record_is_refused(kind: object, hint: object, why: str) -> None:
     with pytest.raises(DeclarationError, match=why):
-        _ = Case(kind, hint, len).stored
+        _ = KindCase(kind, hint, len).stored
 
 
 def test_a_field_to_rank_by_has_to_be_named() -> None:
@@ -100,6 +100,6 @@ def test_both_fields_are_inputs_and_the_rank_is_given_with_the_value() -> None:
 
 
 def test_another_field_to_rank_by_is_refused_by_name() -> None:
-    other = Case(state.max_by("text", by="n"), str | None, len)
+    other = KindCase(state.max_by("text", by="n"), str | None, len)
     (misfit,) = compared(CASES[0].schema, other.schema).misfits
     assert misfit.what == "max_by('text') with rank='BIGINT or null' became max_by('text') with n='BIGINT or null'"

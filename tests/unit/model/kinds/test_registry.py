@@ -16,8 +16,8 @@ from typing import TypeGuard
 import pytest
 
 import tidemark
+from tests.support.kind_bench import KindBench, KindCase, expected, known, random_records
 from tests.unit.model.kinds import existing
-from tests.unit.model.kinds.bench import Bench, Case, expected, known, random_records
 from tidemark import state
 from tidemark.errors import UsageError
 from tidemark.model.kinds import registry
@@ -34,7 +34,7 @@ BY_ORDER = "list"
 FOLDS = sorted(name for name, cls in KNOWN.items() if issubclass(cls, FoldKind) and name != BY_ORDER)
 
 
-def cases_of(name: str) -> Sequence[Case]:
+def cases_of(name: str) -> Sequence[KindCase]:
     """The cases of a kind of a fold."""
     found = existing.CASES.get(name)
     return import_module(f"tests.unit.model.kinds.test_{name}").CASES if found is None else found
@@ -53,7 +53,7 @@ def test_a_fold_is_one_pass_however_it_is_cut_and_compacted(name: str, ask: Ask)
         chance = random.Random(f"{SEED} {name} {number}")
         records = random_records(chance, chance.randrange(1, 40))
         wanted = expected(case, records)
-        whole, cut = Bench(case, ask), Bench(case, ask)
+        whole, cut = KindBench(case, ask), KindBench(case, ask)
         whole.fold(records)
         whole.check(wanted)
         ends = sorted(chance.choices(range(len(records) + 1), k=4))
@@ -68,8 +68,11 @@ def test_a_fold_is_one_pass_however_it_is_cut_and_compacted(name: str, ask: Ask)
 def test_a_list_has_all_values_in_the_order_of_checkpoints(ask: Ask) -> None:
     chance = random.Random(SEED)
     records = random_records(chance, 40)
-    case, batches = Case(state.list("n"), list[int], lambda found: None), (records[:13], records[13:25], records[25:])
-    bench = Bench(case, ask)
+    case, batches = (
+        KindCase(state.list("n"), list[int], lambda found: None),
+        (records[:13], records[13:25], records[25:]),
+    )
+    bench = KindBench(case, ask)
     for batch in batches:
         bench.fold(batch)
     ordered = [r for batch in batches for r in sorted(batch, key=lambda r: r.position)]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import duckdb
 import pytest
 
-from tests.unit.model.kinds.bench import Case, known
+from tests.support.kind_bench import KindCase, known
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
 from tidemark.testing import BARRIER, replay
@@ -25,9 +25,11 @@ def _population(values: list[float]) -> float | None:
 
 
 CASES = [
-    Case(state.stddev("n"), float | None, lambda found: _sample(known(found, "n")), True),
-    Case(state.stddev("x"), float | None, lambda found: _sample(known(found, "x")), True),
-    Case(state.stddev("price", population=True), float | None, lambda found: _population(known(found, "price")), True),
+    KindCase(state.stddev("n"), float | None, lambda found: _sample(known(found, "n")), True),
+    KindCase(state.stddev("x"), float | None, lambda found: _sample(known(found, "x")), True),
+    KindCase(
+        state.stddev("price", population=True), float | None, lambda found: _population(known(found, "price")), True
+    ),
 ]
 
 
@@ -112,4 +114,4 @@ def test_what_leaves_the_range_of_a_double_is_infinite_and_no_error() -> None:
 )
 def test_what_has_no_deviation_is_refused(kind: object, hint: object, why: str) -> None:
     with pytest.raises(DeclarationError, match=why):
-        _ = Case(kind, hint, len).stored
+        _ = KindCase(kind, hint, len).stored

@@ -1,0 +1,121 @@
+"""A context whose Kafka and Spark are the memory twins; store, coordinator, steps and errors are the real ones."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import random_id
+from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.findings import Flaws, Inspected
+from tidemark.operations import reads
+from tidemark.ports import SourceLog, StepListener
+from tidemark.settings import load_settings
+from tidemark.testing.twin.compute import Judge
+from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
+
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+PLACE = TopicPartition("trips", 0)
+
+
+class AirflowPipeline:
+    """What outlives a task: the log, the tables, the store on disk; and the accidents that are due."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.log.create("trips", 1)
+        self.tables = MemoryTables()
+        self.verdict = Verdict()
+        self.accidents: list[tuple[str, BaseException]] = []
+        self.steps: list[str] = []
+
+    def open_context(self) -> "MemoryContext":
+        """Stands in for `context.open_context`."""
+        return MemoryContext(self)
+
+    def drive(self, bus: str | None, miles: int, day: int = 0) -> None:
+        """Appends a trip at noon of a day."""
+        at = DAY + timedelta(days=day, hours=12)
+        value = json.dumps({"bus": bus, "miles": miles, "ended_at": at.isoformat()}).encode()
+        self.log.append(PLACE, value, timestamp_ms=int(at.timestamp() * 1000))
+
+    def judge(self) -> Judge:
+        """The gate of the moment."""
+        return lambda plan, runs: self.verdict
+
+    def crash(self, step: str, moment: str) -> None:
+        """Raises the accident that is due before a step, once."""
+        if moment == "before":
+            self.steps.append(step)
+            if self.accidents and self.accidents[0][0] == step:
+                raise self.accidents.pop(0)[1]
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Completed ones, oldest first."""
+        return list(reversed(reads.list_checkpoints(self.open_context(), "trips")))
+
+    def buses(self, checkpoint: Checkpoint | None = None) -> dict[str, tuple[int, int]]:
+        """(trips, miles) per bus."""
+        context = self.open_context()
+        found = checkpoint or self.checkpoints()[-1]
+        rows = context.compute(context.pipeline("trips")).resolve(found, "buses")
+        return {str(key[0]): (row["trips"], row["miles"]) for key, row in rows.items()}
+
+
+class Unchecked:
+    """Finds no flaw."""
+
+    inspected = Inspected(segments=0, files=0, bytes=0)
+
+    def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
+        """None."""
+        return {}
+
+
+class MemoryContext(Context):
+    """The real context, less Kafka and Spark."""
+
+    def __init__(self, world: AirflowPipeline) -> None:
+        super().__init__(load_settings())
+        self.world = world
+
+    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
+        """With the world's accidents; the store is the real one."""
+        return super().coordinator(name, listener or self.world.crash)
+
+    def files_exist(self, handle: StateHandle) -> bool:
+        """Of the tables in memory."""
+        return self.world.tables.files_exist(handle)
+
+    @property
+    def log(self) -> SourceLog:
+        """The memory log."""
+        return self.world.log
+
+    def compute(self, pipeline: Pipeline) -> MemoryCompute:
+        """The engine's twin."""
+        world = self.world
+        return MemoryCompute(pipeline=pipeline, log=world.log, tables=world.tables, judge=world.judge())
+
+    def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
+        """The real order of steps, over the twins."""
+        job = CheckpointJob(
+            compute=self.compute(pipeline),
+            tables=self.world.tables,
+            clock=self.clock,
+            write_ids=random_id,
+            listener=listener or self.world.crash,
+            max_dead_letters=pipeline.max_dead_letters,
+        )
+        return job.execute(owned)
+
+    def table_checks(self, *, content: bool = False) -> Any:
+        """Tables in memory have no logs and files to check; `files_exist` looks for their files."""
+        return Unchecked()

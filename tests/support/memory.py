@@ -1,0 +1,154 @@
+"""A checkpoint line in memory: what the coordinator's unit tests and the simulation both stand on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
+from tidemark.coordinator.records.states import Completed, OpenPlan, SealedPlan
+from tidemark.coordinator.records.timelines import Erasures
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Sealed
+from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.store_objects import CompactionRecord
+from tidemark.ports import CheckpointStore, PlanRequest, StepListener
+from tidemark.testing.twin.entries import state_rows
+from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.merge import compacted
+
+START_MS = 1_000_000
+"""What a clock of a test starts at."""
+
+
+@dataclass(frozen=True)
+class Payment:
+    """One record."""
+
+    account: str | None
+    amount: int
+
+
+def payment(account: str | None, amount: int) -> bytes:
+    """A record as it lies in the topic; without an account it has no such field."""
+    return (f'{{"account":"{account}","amount":{amount}}}' if account else f'{{"amount":{amount}}}').encode()
+
+
+class Unfenced:
+    """The fence of what is no attempt: nothing revokes it."""
+
+    def check(self) -> None:
+        """Holds."""
+
+
+def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
+    """The tasks of a DAG run that nothing interrupts: each drives the loop to its own stage."""
+    planned = loop.plan(request)
+    if not isinstance(planned.state, OpenPlan):
+        return planned
+    folded = loop.fold(planned.state.plan, request)
+    if not isinstance(folded.state, SealedPlan):
+        return replace(folded, checkpoints=planned.checkpoints + folded.checkpoints)
+    done = loop.complete(folded.state.plan)
+    made = (*planned.checkpoints, *folded.checkpoints, *([done.checkpoint] if isinstance(done, Completed) else ()))
+    return Progress(state=done, checkpoints=made)
+
+
+@dataclass(kw_only=True, eq=False)
+class MemoryPipeline:
+    """The verbs over parts in memory; subclasses may wrap the parts."""
+
+    store: CheckpointStore = field(default_factory=MemoryStore)
+    log: MemoryLog = field(default_factory=MemoryLog)
+    tables: MemoryTables = field(default_factory=MemoryTables)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
+    ids: Callable[[], str] = field(default_factory=SequentialIds)
+    name = "PIPELINE"
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        """A coordinator over these parts; every process has its own."""
+        return CheckpointCoordinator(
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.ids,
+            files_exist=self.tables.files_exist,
+            name=self.name,
+        )
+
+    @property
+    def savepoints(self) -> Savepoints:
+        """The savepoints of the pipeline."""
+        return Savepoints(self.coordinator)
+
+    @property
+    def recovery(self) -> Recovery:
+        """Forks and restores."""
+        return Recovery(coordinator=self.coordinator)
+
+    @property
+    def promotion(self) -> Promotion:
+        """Promotes."""
+        return Promotion(coordinator=self.coordinator)
+
+    def compact(self, found: Checkpoint, uid: str, handle: StateHandle, job: str = "") -> None:
+        """Merges a prefix of a checkpoint's state into `base`, for a later plan to adopt."""
+        plan, schema = found.plan, found.plan.schemas[uid]
+        rows = compacted(schema, state_rows(self.tables, schema, handle), found.now, deepest=True)
+        job, table = job or self.ids(), f"{plan.tables[uid]}/base"
+        run = self.tables.write(f"{table}/{job}", rows)
+        parent = handle.segment_of(table)
+        request = CommitRequest(
+            table=table,
+            parent=parent,
+            files=run.files,
+            rows=run.rows,
+            level=1,
+            checkpoint=handle.through,
+            after=handle.after,
+            schema=(),
+            write_id=job,
+            metadata={},
+            app=("compaction", 1),
+            drop=tuple(f.path for f in self.tables.live_files(parent)) if parent else (),
+        )
+        done = self.tables.commit(request, Unfenced())
+        record = CompactionRecord(
+            uid=uid,
+            job=job,
+            checkpoint=found.id,
+            timeline=plan.slot.timeline,
+            input=handle,
+            output=StateHandle((done.segment,)),
+            commits=(done.commit,),
+            write_id=self.ids(),
+            revision=found.revision,
+        )
+        self.coordinator.objects.put(compaction_key(uid, job), record)
+
+    def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
+        """Executes an attempt up to its seal, by the product's own order of steps."""
+        return self.checkpoint_job(self.compute_of(pipeline)).execute(attempt)
+
+    def compute_of(self, pipeline: Pipeline) -> MemoryCompute:
+        """The twin of the engine, without the keys that were erased for ever."""
+        blocked = Erasures(self.coordinator.objects).blocked
+        return MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables, blocked=blocked)
+
+    def checkpoint_job(self, compute: Any, listener: StepListener = ignore_step, **options: Any) -> CheckpointJob:
+        """The product's order of steps over these parts; `options` are further arguments of the job."""
+        return CheckpointJob(
+            compute=compute,
+            tables=self.tables,
+            clock=self.clock,
+            write_ids=self.ids,
+            listener=listener,
+            **{"max_dead_letters": compute.pipeline.max_dead_letters, **options},
+        )

@@ -1,0 +1,347 @@
+"""Two worlds for retention, with the same verbs: dicts, and real Delta tables with a real store. No Spark in either."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.support.disk import DiskPipeline
+from tests.support.memory import MemoryPipeline
+from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.checkpoints.job import ignore_step
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.records.manifest_index import ManifestIndex
+from tidemark.coordinator.records.states import Ended
+from tidemark.coordinator.recovery.promotion import Promotion
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.coordinator.recovery.timeline_end import Ending
+from tidemark.coordinator.retention.deletion_plan import plan
+from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest
+from tidemark.coordinator.retention.sweep import Sweeper, Swept
+from tidemark.declare.retention import Retention
+from tidemark.engine.write.parquet_writer import written_run
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
+from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.deletion import DeletionPlan
+from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
+from tidemark.ports import KeyFiles, PlanRequest, StepListener, TableFiles
+from tidemark.tables.key_rewriter import ParquetKeyFiles
+from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.testing.twin.key_files import MemoryKeyFiles
+from tidemark.testing.twin.memory import ManualClock, MemoryLog, MemoryStore, MemoryTables, SequentialIds
+from tidemark.testing.twin.table_files import MemoryTableFiles
+
+TOPIC = "payments"
+ASK = PlanRequest(origin="test")
+
+
+@dataclass
+class MemoryCache:
+    """The twin of `LocalCache`."""
+
+    held: dict[str, bytes] = field(default_factory=dict)
+
+    def get(self, name: str) -> bytes | None:
+        return self.held.get(name)
+
+    def put(self, name: str, body: bytes) -> None:
+        self.held[name] = body
+
+
+class Account(state.Keyed):
+    """What is folded."""
+
+    payments: int = state.count()
+    total: int | None = state.sum("amount")
+
+
+class Count(state.Keyed):
+    """What the process remembers."""
+
+    payments: int = state.value(0)
+
+
+@dataclass(frozen=True)
+class Paid:
+    """One record."""
+
+    account: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is emitted."""
+
+    account: str
+    so_far: int
+
+
+def tell(account: str, payments: Iterator[Paid], count: Count) -> Iterator[Told]:
+    """One row per payment."""
+    for _ in payments:
+        count.payments += 1
+        yield Told(account, count.payments)
+
+
+FOLD = Fold("accounts", key_by="account", state=Account)
+PIPELINE = Pipeline(
+    name="shelf",
+    source=KafkaSource(TOPIC, Paid),
+    operators=[
+        FOLD,
+        Process("teller", key_by="account", state=Count, function=tell, emits=Told, sink=DeltaSink("told")),
+    ],
+    max_dead_letters=1.0,
+)
+ONE_FOLD = replace(PIPELINE, operators=[FOLD])
+OUTBOX = replace(
+    PIPELINE,
+    operators=[
+        *PIPELINE.operators,
+        Process(
+            "sender", key_by="account", state=Count, function=tell, emits=Told, sink=KafkaSink("sent", topic="out")
+        ),
+    ],
+)
+"""The whole: a fold, a process with a Delta sink, one with an outbox for Kafka; all of them have dead letters."""
+
+
+class RetentionPipeline:
+    """The verbs over either world."""
+
+    pipeline: Pipeline
+    log: MemoryLog
+    clock: ManualClock
+    tables: Any
+    files: TableFiles
+    keys: KeyFiles
+    index: ManifestIndex
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        """A coordinator over its parts."""
+        raise NotImplementedError
+
+    def pay(self, *accounts: str, amount: int = 1) -> None:
+        """One payment of each account; without a name it becomes a dead letter."""
+        for account in accounts:
+            body: dict[str, object] = {"account": account, "amount": amount} if account else {"amount": amount}
+            self.log.append(TopicPartition(TOPIC, 0), json.dumps(body).encode(), timestamp_ms=self.clock.now_ms())
+
+    def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
+        """Pays, and completes a checkpoint; time goes on by a second."""
+        self.clock.advance(1000)
+        self.pay(*accounts)
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run, timeline=timeline)
+        return loop.run_once(ASK).checkpoints[-1]
+
+    def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
+        """One attempt, up to its seal."""
+        raise NotImplementedError
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint down to the deepest level; whether there was anything to do."""
+        raise NotImplementedError
+
+    @property
+    def savepoints(self) -> Savepoints:
+        return Savepoints(self.coordinator)
+
+    @property
+    def recovery(self) -> Recovery:
+        return Recovery(coordinator=self.coordinator)
+
+    def save(self, name: str, checkpoint: int | None = None, expires_at_ms: int | None = None) -> SavepointRecord:
+        """Names a checkpoint."""
+        asked = SavepointRequest(
+            name=name, owner="test", origin=name, checkpoint=checkpoint, expires_at_ms=expires_at_ms
+        )
+        return self.savepoints.create(asked)
+
+    def fork(self, name: str, checkpoint: int) -> None:
+        """Begins a timeline beside the live one."""
+        self.recovery.fork(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)), name)
+
+    def restore(self, checkpoint: int) -> Closing:
+        """Begins a timeline in place of the live one."""
+        done = self.recovery.restore(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)))
+        return done.closing
+
+    def promote(self, name: str) -> object:
+        """Makes a fork live."""
+        return Promotion(coordinator=self.coordinator).promote(name, discard=True)
+
+    def end(self, name: str) -> Ended:
+        """Closes a timeline that is not live."""
+        return Ending(coordinator=self.coordinator).close(name)
+
+    def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: StepListener = ignore_step) -> Swept:
+        """Releases and deletes."""
+        c = replace(self.coordinator, listener=crash)
+        return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
+
+    def erase(self, uid: str, key: str, crash: StepListener = ignore_step, *, forever: bool = False) -> Erased:
+        """Erases a key."""
+        c, asked = (
+            replace(self.coordinator, listener=crash),
+            ErasureRequest(uid=uid, key=(key,), forever=forever, owner="test"),
+        )
+        return Eraser(
+            coordinator=c, tables=self.tables, files=self.keys, logs=self.files, request=asked, key=(key,)
+        ).erase()
+
+    def plan(self, rule: Retention | None) -> DeletionPlan:
+        """What a sweep would do."""
+        return plan(self.coordinator, self.files, rule)
+
+    def rows(self, found: Checkpoint) -> dict[str, list[str]]:
+        """All stored rows that a checkpoint names, by uid and kind, in one order.
+
+        Raises:
+            StoreError: a file or a version is gone.
+        """
+        handles = {f"{a.uid} {kind}": h for a in found.sealed.acks for kind, h in _handles(a)}
+        return {name: sorted(map(repr, self.held(handle))) for name, handle in handles.items()}
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        """Stored rows of a handle."""
+        raise NotImplementedError
+
+    def named(self, found: Checkpoint) -> set[str]:
+        """The data files that a checkpoint names, relative to the warehouse."""
+        return {p for a in found.sealed.acks for _, handle in _handles(a) for s in handle for p in self.of_version(s)}
+
+    def of_version(self, segment: Segment) -> list[str]:
+        """The data files of a segment, found without the product's registry."""
+        raise NotImplementedError
+
+    def readable(self, found: Checkpoint) -> bool:
+        """Whether all of a checkpoint can be read."""
+        try:
+            self.rows(found)
+        except (StoreError, OSError, DeltaError):
+            return False
+        return True
+
+    def data(self) -> set[str]:
+        """Data files that there are."""
+        return {
+            f.path for f in self.files.files(PIPELINE.name) if f.path.endswith(".parquet") and "_delta" not in f.path
+        }
+
+
+def _handles(ack: Any) -> list[tuple[str, StateHandle]]:
+    return [("state", ack.handle), ("dead letters", ack.dead_letters), ("sink", ack.sink)]
+
+
+@dataclass
+class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
+    """In dicts."""
+
+    pipeline: Pipeline = PIPELINE
+    store: Any = field(default_factory=MemoryStore, kw_only=True)
+    tables: MemoryTables = field(default_factory=MemoryTables, kw_only=True)
+    ids: SequentialIds = field(default_factory=SequentialIds, kw_only=True)
+    name = PIPELINE.name
+    index: ManifestIndex = field(default_factory=lambda: ManifestIndex(MemoryCache()))
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return replace(super(RetentionPipeline, self).coordinator, index=self.index)
+
+    def __post_init__(self) -> None:
+        if TOPIC not in self.log.topic_ids((TOPIC,)):
+            self.log.create(TOPIC, 1)
+        self.files = MemoryTableFiles(self.tables)
+        self.keys = MemoryKeyFiles(self.tables)
+
+    def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
+        return self.checkpoint_job(self.compute_of(self.pipeline), crash, max_dead_letters=1.0).execute(attempt)
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint of a timeline down to the deepest level."""
+        newest = next(self.coordinator.checkpoints(timeline), None)
+        if newest is None or not newest.handles[uid]:
+            return False
+        self.compact(newest, uid, newest.handles[uid])
+        return True
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        return self.tables.rows(handle)
+
+    def of_version(self, segment: Segment) -> list[str]:
+        return [f"{segment.path}/{f.path}" for f in self.tables.files_of(segment)]
+
+
+class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
+    """Real Delta tables and a real store."""
+
+    def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
+        super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
+        self.files = LocalTableFiles(str(root))
+        self.index = ManifestIndex(MemoryCache())
+        self.keys = ParquetKeyFiles(warehouse=str(root), footers=written_run)
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator:
+        return replace(super().coordinator, files_exist=self._exist, name=self.pipeline.name, index=self.index)
+
+    def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
+        return RetentionPipeline.checkpoint(self, *accounts, timeline=timeline)
+
+    def run(self, attempt: Any, crash: StepListener | None = None) -> Sealed:
+        before, self.crash = self.crash, crash or self.crash
+        try:
+            return self.execute(attempt)
+        finally:
+            self.crash = before
+
+    def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
+        """Compacts the newest checkpoint of the live timeline down to the deepest level."""
+        return self.compact(uid, full=True)
+
+    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
+        # deltalake by itself says which files a version has; nothing of the product's reading is used.
+        found: list[Mapping[str, Any]] = []
+        for s in handle:
+            table = DeltaTable(str(self.root / s.path), version=s.version)
+            for action in pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all().to_pylist():
+                if s.after < int(action["partition._checkpoint"]) <= s.through:
+                    found += pq.ParquetFile(self.root / s.path / action["path"]).read().to_pylist()
+        return found
+
+    def of_version(self, segment: Segment) -> list[str]:
+        # A plain replay of the log's JSON, which shares nothing with the product.
+        live: dict[str, int] = {}
+        folder = self.root / segment.path / "_delta_log"
+        trimmed = [v for v in range(segment.version + 1) if (folder / f"{v:020d}.checkpoint.parquet").is_file()]
+        for add in (
+            pq.read_table(folder / f"{trimmed[-1]:020d}.checkpoint.parquet")["add"].to_pylist() if trimmed else ()
+        ):
+            if add is not None:
+                live[add["path"]] = int(dict(add["partitionValues"])["_checkpoint"])
+        for version in range(trimmed[-1] + 1 if trimmed else 0, segment.version + 1):
+            log = folder / f"{version:020d}.json"
+            for line in log.read_text().splitlines():
+                action = json.loads(line)
+                if "add" in action:
+                    live[action["add"]["path"]] = int(action["add"]["partitionValues"]["_checkpoint"])
+                if "remove" in action:
+                    live.pop(action["remove"]["path"], None)
+        return [f"{segment.path}/{path}" for path, at in live.items() if segment.after < at <= segment.through]
+
+    def _exist(self, handle: StateHandle) -> bool:
+        return all((self.root / s.path / f.path).is_file() for s in handle for f in self.tables.live_files(s))

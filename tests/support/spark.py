@@ -1,0 +1,206 @@
+"""One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tests.support.key_group_ranges import read_by_ranges
+from tests.support.memory import MemoryPipeline
+from tests.support.spark_warehouse import warehouse_of
+from tidemark import Pipeline
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.engine.compute import SparkBatch, SparkCompute
+from tidemark.engine.read.batch_reader import Taker
+from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.state.resolve_sql import compacted as by_spark
+from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.state_files import SparkWarehouse
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import run_columns
+from tidemark.ports import PlanRequest
+from tidemark.readers.state_reader import files_of, read_state
+from tidemark.tables.delta_tables import DeltaTables, arrow_schema
+from tidemark.testing.twin.memory import (
+    Feed,
+    ManualClock,
+    MemoryCompute,
+    MemoryLog,
+    MemorySender,
+    MemoryTables,
+)
+from tidemark.testing.twin.merge import compacted
+
+NOW_MS = 4_102_444_800_000
+_RAW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+@dataclass
+class FrameCompute:
+    """The Spark engine over records of a `MemoryLog`, which come as Spark's Kafka source would give them."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    warehouse: SparkWarehouse
+    log: MemoryLog
+
+    def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:
+        kafka = KafkaOptions(bootstrap="nowhere:1")
+        compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
+        taker = Taker(
+            pipeline=self.pipeline,
+            warehouse=self.warehouse,
+            plan=plan,
+            raw=lambda name: self._raw(plan, name),
+            blocked=(),
+            folders=folders,
+        )
+        return SparkBatch(compute, plan, taker.taken(), {})
+
+    def _raw(self, plan: CheckpointPlan, name: str) -> Any:
+        rows = [
+            (tp.topic, tp.partition, r.offset, r.timestamp_ms * 1000, r.key, r.value)
+            for tp, within in plan.ranges_of(name).items()
+            for r in self.log.records(tp, within)
+        ]
+        columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), _RAW, strict=True)]
+        return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=_RAW))
+
+
+@dataclass
+class TwinPipeline(MemoryPipeline):
+    """A pipeline whose engine is the memory twin; see `SparkPipeline`."""
+
+    pipeline: Pipeline
+    partitions: int = 2
+    tables: Any = field(default_factory=MemoryTables, kw_only=True)
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS), kw_only=True)
+    parallelism: int = 1
+    sender: MemorySender = field(default_factory=MemorySender)
+
+    def __post_init__(self) -> None:
+        self._feed = Feed(self.pipeline, self.log, self.partitions)
+
+    @property
+    def compute(self) -> Any:
+        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, parallelism=self.parallelism)
+
+    def send(self, record: object) -> None:
+        """Sends a record, which the next checkpoint reads."""
+        self._feed.send(record, self.clock.now_ms())
+
+    def checkpoint(self, records: Iterable[object]) -> Checkpoint:
+        """Sends records, and completes a checkpoint over them."""
+        for record in records:
+            self.send(record)
+
+        def execute(attempt: Any) -> Any:
+            return self.checkpoint_job(self.compute, sender=self.sender).execute(attempt)
+
+        loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
+        return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
+
+    def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Resolved rows in order of keys."""
+        return [row for _, row in sorted(self.compute.resolve(checkpoint, uid).items())]
+
+    def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
+        """What a compaction of everything writes."""
+        schema, rows = checkpoint.plan.schemas[uid], self._rows(checkpoint.handles[uid])
+        made = compacted(schema, rows, checkpoint.now, deepest=deepest)
+        return _shown(pa.Table.from_pylist(made, schema=arrow_schema(run_columns(schema))).to_pylist())
+
+    def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Rows of the sink, in order of positions."""
+        return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_n"))
+
+    def letters(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        """Dead letters, in order of positions."""
+        ack = checkpoint.ack(uid)
+        assert ack is not None
+        return _placed(self._rows(ack.dead_letters), ("topic", "partition", "offset", "reason"))
+
+    def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
+        return list(map(dict, self.tables.rows(handle)))
+
+
+@dataclass
+class SparkPipeline(TwinPipeline):
+    """The same on Spark, with tables on disk; every state is read by Spark and by DuckDB, which must agree."""
+
+    spark: Any = None
+    root: Path = Path()
+    numbers: Any = field(default_factory=count)
+    parallelism: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tables = DeltaTables(warehouse=str(self.root), clock=self.clock)
+
+    @property
+    def coordinator(self) -> Any:
+        from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+
+        return CheckpointCoordinator(
+            store=self.store, log=self.log, clock=self.clock, write_ids=self.ids, files_exist=lambda handle: True
+        )
+
+    @property
+    def compute(self) -> Any:
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        return FrameCompute(
+            spark=self.spark, pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), log=self.log
+        )
+
+    def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+        schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+        by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
+        by_spark = (
+            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            .toArrow()
+            .cast(by_duckdb.schema)
+        )
+        keys = [(k.name, "ascending") for k in schema.keys]
+        found = by_duckdb.sort_by(keys).to_pylist(maps_as_pydicts="strict")
+        assert by_spark.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
+        by_ranges = read_by_ranges(str(self.root), schema, handle, checkpoint.now)
+        assert by_ranges.sort_by(keys).to_pylist(maps_as_pydicts="strict") == found
+        return list(found)
+
+    def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
+        schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
+        if not handle:
+            return []
+        rows = warehouse_of(self.spark, self.root).stored(schema, handle)
+        made = by_spark(self.spark, rows, schema, checkpoint.now, deepest=deepest).toArrow()
+        return _shown(made.cast(arrow_schema(run_columns(schema))).to_pylist())
+
+    def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
+        files = [self.root / segment.path / f.path for segment, f in files_of(str(self.root), handle)]
+        return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as text, in one order; a list without elements is the same as none."""
+    return sorted(repr({k: v for k, v in row.items() if v not in (None, [])}) for row in rows)
+
+
+def _placed(rows: list[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda r: tuple(r[name] for name in by))
