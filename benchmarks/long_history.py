@@ -12,7 +12,7 @@ from typing import Any
 from tests.airflow.pipelines.trips import Bus, Trip
 from tests.support.disk import DiskPipeline
 from tidemark import Fold, KafkaSource, Pipeline
-from tidemark.coordinator.records.objects import encoded, key_of
+from tidemark.coordinator.records.objects import encode, key_of
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
@@ -76,11 +76,11 @@ class LongHistory:
             slot = Slot(timeline="t1", sequence=sequence, k=k)
             at = self.first.plan.planned_at_ms + number * MINUTE
             filled = {"id": number, "parent": parent, "at": at, "sequence": sequence, "k": k}
-            self._write(keys.id_key(number), encoded(IdRecord(id=number, slot=slot, write_id="0" * 32)))
+            self._write(keys.id_key(number), encode(IdRecord(id=number, slot=slot, write_id="0" * 32)))
             self._write(keys.plan_key(slot), planned.filled(filled))
             if number % FAILS == FAILS // 2:
                 failed = AbortRecord(id=number, slot=slot, attempts=1, failure=FAILURE, at_ms=at, write_id="0" * 32)
-                self._write(key_of(failed), encoded(failed))
+                self._write(key_of(failed), encode(failed))
                 k = 2
                 continue
             self._write(keys.slot_key("t1", sequence), manifest.filled(filled))

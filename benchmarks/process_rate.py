@@ -21,7 +21,7 @@ from devstack import control
 from tests.support.readings import plan_of
 from tests.support.spark_warehouse import warehouse_of
 from tidemark import KafkaSource, Pipeline, Process, state
-from tidemark.engine.process.process_operator import ProcessTask, processed
+from tidemark.engine.process.process_operator import ProcessTask, run_process
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.settings import load_settings
 
@@ -109,7 +109,7 @@ def _measured(address: str) -> Iterator[float]:
     )
     for _ in range(ROUNDS + 1):
         started = time.perf_counter()
-        processed(task).release()
+        run_process(task).release()
         yield time.perf_counter() - started
     spark.stop()
 

@@ -104,7 +104,7 @@ def planned(line: DiskPipeline, root: Path, count: int) -> tuple[DeletionPlan, d
         return made[0][0], min(spent for _, spent in made)
 
     def cold() -> Context:
-        objects.decoded.cache_clear()
+        objects.decode.cache_clear()
         shutil.rmtree(root.parent / ".tidemark", ignore_errors=True)
         return context(root)
 

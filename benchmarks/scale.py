@@ -173,7 +173,7 @@ def _planning(history: LongHistory, folder: Path) -> Row:
 
 def _pages(name: str, count: int) -> Row:
     """The API server after its start, and then."""
-    objects.decoded.cache_clear()
+    objects.decode.cache_clear()
     pages = open_context()
 
     spent: list[Row] = []
@@ -210,13 +210,13 @@ def listed(name: str) -> None:
 
 def retention() -> None:
     """A plan of the sweep, by a task that has read nothing."""
-    objects.decoded.cache_clear()
+    objects.decode.cache_clear()
     retention_operations.plan_sweep(open_context(), "trips", RULE)
 
 
 def forget(folder: Path) -> None:
     """What this host has kept of a warehouse goes."""
-    objects.decoded.cache_clear()
+    objects.decode.cache_clear()
     shutil.rmtree(folder / "home", ignore_errors=True)
 
 

@@ -26,7 +26,7 @@ from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_ranges import resolved_by_ranges
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.model.state.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
 from tidemark.readers.state_reader import range_reader, read_state
@@ -69,7 +69,7 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         table.select("key", "updates", "amount", "last_at", "_changed").write.format("noop").mode("overwrite").save()
 
     def resolve() -> None:
-        frame = resolved(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
+        frame = resolve_state(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
         frame.write.format("noop").mode("overwrite").save()
 
     def in_workers() -> None:

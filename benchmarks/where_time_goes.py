@@ -25,8 +25,8 @@ from benchmarks.peers.sparks import MASTER, WARM, compiled, opened
 from benchmarks.workload import Workload
 from devstack import control
 from tidemark.engine.read import batch_stats as tally
-from tidemark.engine.read.frames import decoded, folded
-from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.frames import decode, fold
+from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.read.source import KafkaOptions, read_ranges
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, write_rows
 from tidemark.model.core.ttl import Now
@@ -133,33 +133,33 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
         return read_ranges(spark, plan, name, KafkaOptions(bootstrap=bootstrap))
 
     def read() -> DataFrame:
-        return decoded(raw(), pipeline, plan, name)
+        return decode(raw(), pipeline, plan, name)
 
     def kept() -> None:
         records = read().persist()
-        tally.counted({name: records}, pipeline, plan)
+        tally.count_batch({name: records}, pipeline, plan)
         records.unpersist(True)
 
     def passed() -> None:
-        observed, tally_of = Observed(), PassingTally(pipeline, plan, name)
-        shown = folded(tally_of.on(read(), observed), schema, plan, now)
+        observed, tally_of = Observed(), ObservedBatchStats(pipeline, plan, name)
+        shown = fold(tally_of.on(read(), observed), schema, plan, now)
         write_rows(shown, order, RunFolder(path=next(folders)), 1, bounded, observed)
-        assert tally_of.told(observed) is not None
+        assert tally_of.result(observed) is not None
 
     held = read().persist()
     held.count()
     schema = plan.schemas["totals"]
     now = Now(event_time_ms=None, logical_time_ms=plan.logical_time_ms)
-    run = folded(held, schema, plan, now)
+    run = fold(held, schema, plan, now)
     bounded = bounded_columns(schema)
     order = ["_key_group", *(key.name for key in schema.keys)]
     folders = (f"{home}/run-{n}" for n in range(1000))
     steps: dict[str, Callable[[], object]] = {
         "Kafka's records, counted": lambda: raw().count(),
         "decoded, thrown away": lambda: _thrown(read()),
-        "decoded and tallied": lambda: tally.counted({name: read()}, pipeline, plan),
+        "decoded and tallied": lambda: tally.count_batch({name: read()}, pipeline, plan),
         "decoded, cached and tallied: what a checkpoint reads with a gate, or of many records": kept,
-        "tallied from the cache": lambda: tally.counted({name: held}, pipeline, plan),
+        "tallied from the cache": lambda: tally.count_batch({name: held}, pipeline, plan),
         "folded from the cache, thrown away": lambda: _thrown(run),
         "folded from the cache and written": lambda: write_rows(run, order, RunFolder(path=next(folders)), 1, bounded),
         "decoded, tallied in passing, folded and written: a small checkpoint without a gate": passed,

@@ -9,7 +9,7 @@ import sys
 from pydantic import TypeAdapter
 
 from tidemark.context import open_context
-from tidemark.engine.session.job_result import answer
+from tidemark.engine.session.job_result import write_result
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 
@@ -24,7 +24,7 @@ def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
 def main(argv: list[str]) -> int:
     """Folds in a separate process; exits with the error's code."""
     pipeline, slot, request, path = argv
-    return answer(path, lambda: fold(pipeline, slot, request))
+    return write_result(path, lambda: fold(pipeline, slot, request))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import sys
 
 from tidemark.context import open_context
-from tidemark.engine.session.job_result import answer
+from tidemark.engine.session.job_result import write_result
 from tidemark.operations import compaction
 
 
@@ -15,7 +15,7 @@ def compact(pipeline: str) -> dict[str, object]:
 def main(argv: list[str]) -> int:
     """Compacts in a separate process; exits with the error's code."""
     pipeline, path = argv
-    return answer(path, lambda: compact(pipeline))
+    return write_result(path, lambda: compact(pipeline))
 
 
 if __name__ == "__main__":

@@ -116,11 +116,11 @@ def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
 @pytest.fixture(scope="session")
 def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
     """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
-    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_folder import open_folder
     from tidemark.storage.s3_location import S3Place
 
     with mock.patch.dict(os.environ, s3_server.variables):
-        found = opened(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))
+        found = open_folder(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))
     with found:
         yield found
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers.places import JARS, Place
 from benchmarks.peers.sparks import MASTER, every, opened
-from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, ended, jars_below
+from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, jars_below, stop_driver
 from tidemark.engine.session.session import STATIC_CONF
 
 OURS, TUNED = "tidemark", "append-tuned"
@@ -40,7 +40,7 @@ def begun(kind: str, place: Place, scratch: str) -> SparkSession:
 def left(kind: str, place: Place, spark: SparkSession) -> None:
     """Waits for the archive, where this run is the one that makes it."""
     if kind == TUNED and not _archive(place).is_file():
-        ended(spark)
+        stop_driver(spark)
 
 
 def _mapping(archive: Path) -> str:

@@ -9,8 +9,8 @@ from benchmarks.peers.pipelines.totals import EVERY
 from benchmarks.peers.places import Place
 from benchmarks.peers.sparks import session_with
 from benchmarks.peers.tidemark_peer import TidemarkPeer
-from tidemark.engine.read.batch_stats import counted
-from tidemark.engine.read.frames import decoded
+from tidemark.engine.read.batch_stats import count_batch
+from tidemark.engine.read.frames import decode
 from tidemark.engine.read.source import KafkaOptions, read_ranges
 
 
@@ -41,6 +41,8 @@ class Reading:
                 if turn % 2:
                     assert raw.count() == wanted
                 else:
-                    assert counted({name: decoded(raw, pipeline, plan, name)}, pipeline, plan).records[name] == wanted
+                    assert (
+                        count_batch({name: decode(raw, pipeline, plan, name)}, pipeline, plan).records[name] == wanted
+                    )
                 seconds["count" if turn % 2 else "read"] = time.perf_counter() - began
             yield {"kind": "tidemark", "records": wanted, "counted": n} | seconds

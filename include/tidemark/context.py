@@ -17,7 +17,7 @@ from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.environment import Observers, SystemClock, WarehouseLocation, find_pipeline, lazily, random_id
+from tidemark.environment import Observers, SystemClock, WarehouseLocation, find_pipeline, lazy_proxy, random_id
 from tidemark.errors import CheckpointExpiredError, EngineError
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -124,10 +124,10 @@ class Context:
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle exists."""
-        from tidemark.storage.local_store import located
+        from tidemark.storage.local_store import join_path
 
         return all(
-            located(self.warehouse.root, segment.path, file.path).is_file()
+            join_path(self.warehouse.root, segment.path, file.path).is_file()
             for segment in handle
             for file in self.tables.live_files(segment)
         )
@@ -147,7 +147,7 @@ class Context:
 
             return DeltaForeignTables()
 
-        return lazily(make)
+        return lazy_proxy(make)
 
     @property
     def log(self) -> SourceLog:
@@ -158,7 +158,7 @@ class Context:
 
             return KafkaRecords(self.settings.kafka_address, options=self.settings.kafka_client_options)
 
-        return lazily(make)
+        return lazy_proxy(make)
 
     @property
     def sender(self) -> Sender:
@@ -169,7 +169,7 @@ class Context:
 
             return KafkaSender(self.settings.kafka_address, self.settings.kafka_client_options)
 
-        return lazily(make)
+        return lazy_proxy(make)
 
     @cached_property
     def outbox(self) -> Sender:

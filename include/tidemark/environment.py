@@ -66,7 +66,7 @@ class _Lazy:
         return getattr(self._made, name)
 
 
-def lazily(make: Callable[[], T]) -> T:
+def lazy_proxy(make: Callable[[], T]) -> T:
     """Returns a proxy for the object that `make` returns; `make` is called on first use.
 
     The coordinator takes its log in the constructor, but most commands never contact Kafka. A cached property would
@@ -182,10 +182,10 @@ def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
     Raises:
         UsageError: the variables of AWS are invalid.
     """
-    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_folder import open_folder
     from tidemark.storage.s3_location import S3Place
 
-    return opened(
+    return open_folder(
         S3Place(
             bucket=url.bucket,
             prefix=url.prefix,

@@ -31,7 +31,7 @@ A message has three lines: the failure, the intact parts, and the next command t
 
 from typing import ClassVar
 
-from tidemark.redaction import redacted
+from tidemark.redaction import redact
 
 
 class TidemarkError(Exception):
@@ -55,10 +55,10 @@ class TidemarkError(Exception):
     code: ClassVar[int] = 1
 
     def __init__(self, what: str, *, safe: str = "nothing was written.", next: str) -> None:  # noqa: A002
-        super().__init__(redacted(what))
-        self.what = redacted(what)
+        super().__init__(redact(what))
+        self.what = redact(what)
         self.safe = safe
-        self.next = redacted(next)
+        self.next = redact(next)
 
     def __str__(self) -> str:
         return f"{self.what}\nSafe: {self.safe}\nNext: {self.next}"

@@ -85,14 +85,14 @@ def read_state(
         StoreError: a version of the state's tables is missing or has other files than were committed; with DuckDB also:
             a file is missing.
     """
-    from tidemark.engine.state.resolve_sql import resolved
+    from tidemark.engine.state.resolve_sql import resolve_state
 
     _refuse_unknown(by)
     context = open_context(settings)
     found = _found(context, pipeline, _At(**at))
     if by == "duckdb":
         return _by_ranges(context, spark, found, uid)
-    return resolved(context.warehouse_of(spark), schema_of(found, uid), found.handles[uid], found.now)
+    return resolve_state(context.warehouse_of(spark), schema_of(found, uid), found.handles[uid], found.now)
 
 
 def _refuse_unknown(by: str) -> None:

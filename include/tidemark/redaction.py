@@ -17,7 +17,7 @@ _LOGIN = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)(?!\*\*\*)[^\s/@]+(?
 """The password in `postgresql://user:password@host`."""
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Returns the text with `***` in place of every token, password and key in its addresses."""
     for pattern in (_PARAMETER, _BEARER, _LOGIN):
         text = pattern.sub(rf"\1{HIDDEN}", text)
@@ -31,15 +31,15 @@ def redacted_event(_logger: object, _method: str, event: MutableMapping[str, Any
 
 def _within(value: object) -> object:
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, dict):
         return {name: _within(held) for name, held in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_within(held) for held in value) if type(value) in (list, tuple) else value
-    return redacted(str(value)) if isinstance(value, BaseException) else value
+    return redact(str(value)) if isinstance(value, BaseException) else value
 
 
 def secrets_of(address: str) -> list[str]:
-    """Returns the values that `redacted` hides in an address, for loggers that mask a given list of values."""
+    """Returns the values that `redact` hides in an address, for loggers that mask a given list of values."""
     found = [m.group(0)[len(m.group(1)) :] for p in (_PARAMETER, _BEARER, _LOGIN) for m in p.finditer(address)]
     return [secret for secret in found if secret]

@@ -14,11 +14,11 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.operations import queries
 from tidemark.operations.queries import DiffRequest
-from tidemark.readers.duckdb_session import asking
+from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_diff import Detail
 from tidemark.sql.resolve import compacted_sql
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20131101"))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -85,8 +85,8 @@ def _check_compactions(ward: PatchedPipeline, checkpoint: Checkpoint) -> None:
         schema = checkpoint.plan.schemas[uid]
         rows = ParquetFiles(str(ward.line.root), checkpoint.plan.schemas).rows(checkpoint.handles[uid])
         columns = arrow_schema(run_columns(schema))
-        twin = pa.Table.from_pylist(compacted(schema, rows, checkpoint.now, deepest=deepest), schema=columns)
-        with asking() as ask:
+        twin = pa.Table.from_pylist(compact_rows(schema, rows, checkpoint.now, deepest=deepest), schema=columns)
+        with open_query_runner() as ask:
             sql = compacted_sql(schema, "rows", checkpoint.now, deepest=deepest)
             found = ask(sql, rows=pa.Table.from_pylist(rows, schema=columns)).cast(columns)
         if schema.is_plain and not deepest:

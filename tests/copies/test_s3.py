@@ -19,7 +19,7 @@ from tests.support.s3_proxy import Fault, S3Request, Times, is_put
 from tidemark.errors import StoreError
 from tidemark.model.retention.export_manifest import Export
 from tidemark.ports import PutOutcome, UncertainPut
-from tidemark.storage.s3_folder import S3Folder, opened
+from tidemark.storage.s3_folder import S3Folder, open_folder
 from tidemark.storage.s3_location import S3Place
 from tidemark.transfer.export_bucket import S3Export
 
@@ -44,7 +44,7 @@ def folder(place: BucketPlace) -> Iterator[S3Folder]:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         endpoint = place.bucket.server.proxy.address
-        with opened(S3Place(bucket=place.bucket.name, prefix=place.prefix, endpoint=endpoint)) as found:
+        with open_folder(S3Place(bucket=place.bucket.name, prefix=place.prefix, endpoint=endpoint)) as found:
             yield found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.copies.transfer_pipeline import DECLARATION, SEED, TransferPipeline, transfer_pipeline
 from tests.support.disk_context import commands_over
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.operations import reads, timelines, verification
 from tidemark.readers.state_reader import files_of
 
@@ -98,8 +98,8 @@ def test_records_are_not_sent_again_because_a_file_is_damaged(tmp_path: Path) ->
     with commands_over(made.line):
         _break(made, 3)
         assert made.tidemark(*BACK, "--restore-sinks", "--json").ok().json["checkpoint"] == "chk-2", "nothing was sent"
-        for due in undelivered(coordinator):
-            delivered(coordinator, due)
+        for due in list_undelivered(coordinator):
+            record_delivery(coordinator, due)
         refused = made.tidemark(*BACK, "--restore-sinks", "--execute")
         refused.failed(4, "would send records to receipts again", "--checkpoint chk-2")
         assert made.tidemark(*BACK, "--execute", "--json").ok().json["checkpoint"] == "chk-2"

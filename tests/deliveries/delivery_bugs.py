@@ -14,7 +14,7 @@ from tidemark.coordinator.plans import sink_inputs as sinks
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.recovery import promotion
 from tidemark.coordinator.recovery import restore as recovery
-from tidemark.coordinator.retention import collect_roots as survey
+from tidemark.coordinator.retention import root_set as survey
 from tidemark.model.checkpoint.object_keys import delivery_key, greatest
 from tidemark.model.checkpoint.store_objects import DeliveryRecord
 from tidemark.model.core.offsets import OffsetCoverage
@@ -175,7 +175,7 @@ def send_for_a_closed_timeline() -> Iterator[None]:
 @contextmanager
 def wait_for_rows_that_are_gone() -> Iterator[None]:
     """Rows that retention has let go are due as any others."""
-    with patch.object(sent, "released", lambda objects, name: None):
+    with patch.object(sent, "read_release", lambda objects, name: None):
         yield
 
 

@@ -11,10 +11,10 @@ from tests.deliveries.delivery_oracle import At, DeliveryOracle, Erased, Key, Ma
 from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, DeliveryPipeline
 from tests.support.crashes import CrashAt, Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.plans.sink_inputs import Undelivered
-from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Restored
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -212,7 +212,7 @@ class DeliveryWalk:
         broker = Broker(lambda topic, message: None, accepts=rng.choice((None, None, rng.randrange(6))))
         at_most, dies = rng.choice((None, None, 1)), rng.random() < 0.1
         overtaken = rng.choice((None, None, None, self.advance, self.restore, self.promote))
-        for due in undelivered(self.world.coordinator)[:at_most]:
+        for due in list_undelivered(self.world.coordinator)[:at_most]:
             if overtaken is not None and not self.delivering:
                 self.delivering, verb, overtaken = True, overtaken, None
                 self.note(f"  overtaken by {verb.__name__}")
@@ -244,14 +244,14 @@ class DeliveryWalk:
         sent = sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=broker))
         self.note(f"  {plan.name} sends {sent} to {name}{' and dies' if dies else ''}")
         if not dies:
-            delivered(self.world.coordinator, replace(due, records=sent))
+            record_delivery(self.world.coordinator, replace(due, records=sent))
             self.oracle.unrecorded.pop((plan.id, name), None)
 
     def drain(self) -> None:
         """All that waits is sent: then nothing of the live line may be missing, and nothing may wait."""
-        for due in undelivered(self.world.coordinator):
+        for due in list_undelivered(self.world.coordinator):
             self._deliver(due, Broker(lambda topic, message: None))
-        assert not undelivered(self.world.coordinator)
+        assert not list_undelivered(self.world.coordinator)
         owed = self.oracle.owed()
         assert not owed, f"never sent: {owed}"
 
@@ -343,7 +343,7 @@ class DeliveryWalk:
             if self.world.coordinator.timelines.live() != name:
                 return
             done = Promotion(coordinator=self.world.coordinator).promote(name)
-        if isinstance(done, Behind):
+        if isinstance(done, PromotionBlocked):
             return
         assert isinstance(done, Promoted)
         self.note(f"  {name}, send={send}")

@@ -21,7 +21,7 @@ from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.state.level_merge import CompactionTask, Compactor
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -162,7 +162,9 @@ class KafkaSparkPipeline:
         handle = self.handles[uid] if handle is None else handle
         by_duckdb = read_state(str(self.root), schema, handle, self.now)
         by_spark = (
-            resolved(warehouse_of(self.spark, self.root), schema, handle, self.now).toArrow().cast(by_duckdb.schema)
+            resolve_state(warehouse_of(self.spark, self.root), schema, handle, self.now)
+            .toArrow()
+            .cast(by_duckdb.schema)
         )
         keys = [(k.name, "ascending") for k in schema.keys]
         found: list[dict[str, Any]] = by_duckdb.sort_by(keys).to_pylist()

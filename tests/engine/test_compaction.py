@@ -14,7 +14,7 @@ from tests.engine.worker_ranges import by_workers
 from tests.support.key_group_ranges import read_by_ranges
 from tests.support.readings import pipeline
 from tests.support.spark_warehouse import warehouse_of
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import StateOverflowError
 from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
 from tidemark.model.checkpoint.segments import Segment
@@ -59,7 +59,7 @@ def test_a_compaction_changes_no_answer_and_later_checkpoints_build_on_it(line: 
 
 def resolved_by_workers_are_those_of_sql(line: KafkaSparkPipeline, uid: str) -> None:
     schema, handle = line.pipeline.schemas()[uid], line.handles[uid]
-    by_sql = resolved(warehouse_of(line.spark, line.root), schema, handle, line.now)
+    by_sql = resolve_state(warehouse_of(line.spark, line.root), schema, handle, line.now)
     found = by_workers(line.spark, line.root, schema, handle, line.now)
     assert [(f.name, f.dataType.simpleString()) for f in found.schema] == [
         (f.name, f.dataType.simpleString()) for f in by_sql.schema
@@ -122,7 +122,7 @@ def _kinds(line: KafkaSparkPipeline, uid: str) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for row in rows.selectExpr("_checkpoint", "_kind").distinct().collect():
         found.setdefault(row["_checkpoint"], set()).add(row["_kind"])
-    assert resolved(
+    assert resolve_state(
         warehouse_of(line.spark, line.root), line.pipeline.schemas()[uid], line.handles[uid], line.now
     ).count()
     return found
@@ -163,9 +163,9 @@ def test_a_resolve_that_merges_only_touched_keys_answers_the_same(line: KafkaSpa
     warehouse = warehouse_of(line.spark, line.root)
     assert is_top_light(schema, warehouse.groups(handle))
     expected = line.state("days", handle)
-    found = resolved(warehouse, schema, handle, line.now).toArrow()
+    found = resolve_state(warehouse, schema, handle, line.now).toArrow()
     keys = [(k.name, "ascending") for k in schema.keys]
-    by_spark = resolved(warehouse, schema, handle, line.now, whole=True).toArrow().sort_by(keys)
+    by_spark = resolve_state(warehouse, schema, handle, line.now, whole=True).toArrow().sort_by(keys)
     assert found.sort_by(keys).to_pylist() == by_spark.to_pylist()
     assert len(expected) == found.num_rows > handle.rows - base.rows
     resolved_by_workers_are_those_of_sql(line, "days")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.engine.conftest import Raw
 from tests.engine.decoding_cases import CASES, GOOD, Case
 from tests.support.readings import LOGICAL_TIME_MS, Reading, pipeline, plan_of
-from tidemark.engine.read.frames import decoded
+from tidemark.engine.read.frames import decode
 from tidemark.formats import BadRecord, Json
 from tidemark.model.checkpoint.dead_letters import Reason, kind_of
 from tidemark.model.core.offsets import TopicPartition
@@ -24,7 +24,7 @@ _found: dict[str, str | None] = {}
 
 def reasons(raw: Raw, values: list[bytes | None]) -> list[str | None]:
     made = pipeline("t")
-    frame = decoded(raw(values), made, plan_of(made, 1, {TopicPartition("t", 0): (0, len(values))}), "records")
+    frame = decode(raw(values), made, plan_of(made, 1, {TopicPartition("t", 0): (0, len(values))}), "records")
     return [row["_reason"] for row in frame.selectExpr("_reason", "offset").orderBy("offset").collect()]
 
 
@@ -74,7 +74,7 @@ def test_good_values_arrive_unchanged(raw: Raw, spark: SparkSession) -> None:
     }  # fmt: skip
     made = pipeline("t")
     plan = plan_of(made, 1, {TopicPartition("t", 0): (0, 1)})
-    frame = decoded(raw([json.dumps(body).encode()]), made, plan, "records")
+    frame = decode(raw([json.dumps(body).encode()]), made, plan, "records")
     found = frame.selectExpr("record.*").toArrow().to_pylist()[0]
     assert found == Json().decode_one(json.dumps(body).encode(), RECORD)
     assert found["degrees"] == 0.1 and found["place"] == {"city": "Ulm", "floor": None}

@@ -17,7 +17,7 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import key_group
 from tidemark.readers.state_reader import read_state
 from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
-from tidemark.testing.twin.merge import resolved
+from tidemark.testing.twin.merge import resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 
@@ -124,7 +124,7 @@ def _twin_state(line: KafkaSparkPipeline) -> dict[str, dict[tuple[object, ...], 
         for uid in found:
             batch.write_run(uid, f"{uid}/{number}.1")
             found[uid] += tables.files.get(f"{uid}/{number}.1/part-00000.parquet", ())
-    return {uid: resolved(line.pipeline.schemas()[uid], rows, line.now) for uid, rows in found.items()}
+    return {uid: resolve_rows(line.pipeline.schemas()[uid], rows, line.now) for uid, rows in found.items()}
 
 
 def _by_sql(line: KafkaSparkPipeline, sent: list[dict[str, object]]) -> list[dict[str, object]]:

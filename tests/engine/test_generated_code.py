@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.readings import LOGICAL_TIME_MS, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.engine.read.frames import decoded, folded
-from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.frames import decode, fold
+from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
@@ -40,8 +40,8 @@ def run(spark: SparkSession, made_for: CheckpointPlan) -> DataFrame:
     value = """concat('{"device": "d', id, '", "at": "2020-01-01T00:00:00Z", "count": ', id, '}')"""
     columns = ("'t' AS topic", "0 AS `partition`", "id AS `offset`", "timestamp_millis(id) AS `timestamp`")
     raw = spark.range(3).selectExpr(*columns, "CAST(NULL AS BINARY) AS key", f"CAST({value} AS BINARY) AS value")
-    records = PassingTally(MADE, made_for, "records").on(decoded(raw, MADE, made_for, "records"), Observed())
-    return folded(records, made_for.schemas["devices"], made_for, Now(event_time_ms=0, logical_time_ms=0))
+    records = ObservedBatchStats(MADE, made_for, "records").on(decode(raw, MADE, made_for, "records"), Observed())
+    return fold(records, made_for.schemas["devices"], made_for, Now(event_time_ms=0, logical_time_ms=0))
 
 
 def code(capsys: pytest.CaptureFixture[str], frame: DataFrame) -> list[str]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
 from tests.support.spark_warehouse import warehouse_of
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import DeadLettersExceededError, FencedError, GateFailedError
 from tidemark.model.core.ttl import Now
 
@@ -28,7 +28,7 @@ def test_every_checkpoint_stays_readable_by_spark_even_after_weeks(
         os.utime(log, (1_000_000_000, 1_000_000_000))
     for handle, expected in states:
         assert line.state("devices", handle) == expected
-    frame = resolved(warehouse_of(spark, line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
+    frame = resolve_state(warehouse_of(spark, line.root), line.pipeline.schemas()["devices"], states[0][0], Now())
     assert frame.count() == 2
 
 

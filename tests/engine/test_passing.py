@@ -19,8 +19,8 @@ from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
 from tidemark.engine.read import batch_reader as intake
 from tidemark.engine.read import source
-from tidemark.engine.read.batch_stats import counted
-from tidemark.engine.read.observed_batch_stats import PassingTally
+from tidemark.engine.read.batch_stats import count_batch
+from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
 from tidemark.kafka.log import KafkaLog
@@ -52,9 +52,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(inputs: Mapping[str, DataFrame], *more: Any) -> Any:
         names.extend(inputs)
-        return counted(inputs, *more)
+        return count_batch(inputs, *more)
 
-    monkeypatch.setattr(intake, "counted", noted)
+    monkeypatch.setattr(intake, "count_batch", noted)
     return names
 
 
@@ -181,7 +181,7 @@ def test_few_partitions_with_few_offsets_are_small(partitions: int, offsets: int
         operators=[Fold("days", key_by=("group", "ok"), state=ByDay)],
     )
     plan = plan_of(made, 1, {TopicPartition("t", p): (5, 5 + offsets) for p in range(partitions)})
-    assert PassingTally(made, plan, "records").is_small is small
+    assert ObservedBatchStats(made, plan, "records").is_small is small
 
 
 def test_a_topic_that_is_recreated_before_its_dead_letters_are_read_is_data_loss(

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.kinds.base.sql import spark as in_backticks
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
-from tidemark.model.portable_sql.expressions import typed
-from tidemark.model.portable_sql.syntax import NotPortable, parsed
+from tidemark.model.portable_sql.expressions import type_expression
+from tidemark.model.portable_sql.syntax import NotPortable, parse
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 TEXTS = 150 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -136,7 +136,7 @@ def _texts(chance: random.Random, table: pa.Table) -> list[str]:
     while len(found) < TEXTS:
         text = writer.text(chance.choice(["int", "float", "str", "bool", "date", "timestamp", "decimal"]))
         try:
-            _by_duckdb([typed(parsed(text), TYPES, quoted).sql], table)
+            _by_duckdb([type_expression(parse(text), TYPES, quote).sql], table)
         except (NotPortable, duckdb.OutOfRangeException):
             continue
         found.append(text)
@@ -170,7 +170,7 @@ def test_spark_and_duckdb_agree_on_every_text(spark: SparkSession) -> None:
     texts = _texts(chance, table)
     for start in range(0, TEXTS, 50):
         part = texts[start : start + 50]
-        made = [typed(parsed(text), TYPES, quoted).sql for text in part]
+        made = [type_expression(parse(text), TYPES, quote).sql for text in part]
         for text, ours, theirs in zip(part, _by_spark(spark, made, table), _by_duckdb(made, table), strict=True):
             wrong = [n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if not _same(a, b)]
             assert not wrong, f"{text}: Spark {ours[wrong[0]]!r}, DuckDB {theirs[wrong[0]]!r}, seed {SEED}"
@@ -181,7 +181,7 @@ def test_spark_and_duckdb_agree_on_aggregates(spark: SparkSession) -> None:
     texts += ["bool_or(i > 5)", "min(f)", "max(CASE WHEN b THEN j END)", "sum(CASE WHEN s IS NULL THEN 1 ELSE 0 END)"]
     table = rows(random.Random(SEED), 200)
     for part in (table, pa.Table.from_pylist([{}], schema=ARROW)):
-        made = [partial_sql(text, TYPES, quoted).sql for text in texts]
+        made = [partial_sql(text, TYPES, quote).sql for text in texts]
         for text, ours, theirs in zip(texts, _by_spark(spark, made, part), _by_duckdb(made, part), strict=True):
             assert ours == theirs, f"{text}, seed {SEED}"
 
@@ -191,7 +191,7 @@ def test_spark_and_duckdb_agree_on_aggregates(spark: SparkSession) -> None:
 )
 def test_what_leaves_64_bits_fails_in_both(text: str, spark: SparkSession) -> None:
     table = pa.Table.from_pylist([{"i": 9}], schema=ARROW)
-    made = [typed(parsed(text), TYPES, quoted).sql]
+    made = [type_expression(parse(text), TYPES, quote).sql]
     with pytest.raises(duckdb.OutOfRangeException):
         _by_duckdb(made, table)
     with pytest.raises(PySparkException, match=r"ARITHMETIC_OVERFLOW|out of range"):

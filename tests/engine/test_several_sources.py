@@ -22,7 +22,7 @@ from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.records.states import Completed, OpenPlan
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import GateFailedError, StateOverflowError
 from tidemark.kafka.record_reader import KafkaRecords
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -189,7 +189,7 @@ class Shop:
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
         by_spark = (
-            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            resolve_state(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
             .toArrow()
             .cast(by_duckdb.schema)
         )

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.delete_keys import CASES
 from tests.support.ttl_cases import Batch, TtlCase, case, expected
-from tidemark.engine.read.frames import applied_sql, decoded, folded, keyed
-from tidemark.engine.state.resolve_sql import compacted, finished
+from tidemark.engine.read.frames import applied_sql, decode, fold, with_keys
+from tidemark.engine.state.resolve_sql import compact_rows, finish_rows
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
 from tidemark.tables.delta_tables import arrow_schema
 
@@ -61,16 +61,16 @@ def _judge(spark: SparkSession, made: TtlCase, seed: int) -> None:
     handles: list[pa.Table] = []
     for plan, batch in made.plans():
         if batch.events:
-            records = decoded(_raw(spark, batch), made.pipeline, plan, "records")
-            handles.append(_stored(folded(records, schema, plan, batch.now), schema))
+            records = decode(_raw(spark, batch), made.pipeline, plan, "records")
+            handles.append(_stored(fold(records, schema, plan, batch.now), schema))
         if handles and chance.random() < 0.5:
             cut = chance.randrange(len(handles))
-            merged = compacted(spark, _rows(spark, handles[cut:], schema), schema, batch.now, deepest=cut == 0)
+            merged = compact_rows(spark, _rows(spark, handles[cut:], schema), schema, batch.now, deepest=cut == 0)
             handles = [*handles[:cut], _stored(merged, schema)]
     if not handles:
         return
     last = made.batches[-1]
-    found = finished(spark, _rows(spark, handles, schema), schema, last.now).toArrow().to_pylist()
+    found = finish_rows(spark, _rows(spark, handles, schema), schema, last.now).toArrow().to_pylist()
     got = {(r["key"],): {f.name: r[f.name] for f in schema.fields} for r in found}
     assert got == expected(made, last.number), f"case {seed}, {schema.fields}"
 
@@ -96,7 +96,7 @@ def test_spark_reads_message_keys_as_the_twin_does(spark: SparkSession, columns:
     ]
     assert applied == [named is not None for _, named in cases]
     names = [f"_k{n}" for n in range(len(schema.keys))]
-    kept = {r["offset"]: tuple(r[n] for n in names) for r in keyed(frame, schema).toArrow().to_pylist()}
+    kept = {r["offset"]: tuple(r[n] for n in names) for r in with_keys(frame, schema).toArrow().to_pylist()}
     last: dict[object, int] = {}
     last |= {named: n for n, (_, named) in enumerate(cases) if named is not None}
     assert {named: n for n, named in kept.items()} == last

@@ -16,7 +16,7 @@ from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.operations import queries, reads
 from tidemark.readers.portable_query import duckdb_query
 from tidemark.settings import Settings, load_settings
-from tidemark.sql.resolve import filled, stored_texts
+from tidemark.sql.resolve import bind_clocks, stored_texts
 
 HERE = Path(__file__).parent
 RELEASES = sorted(p.parent.name for p in HERE.glob(f"*/{WAREHOUSE}"))
@@ -59,7 +59,7 @@ def test_the_text_that_is_stored_today_answers_as_then(release: Path, settings: 
     context, right = open_context(settings), _answers(release)
     for checkpoint in reads.list_checkpoints(context, PIPELINE):
         for uid, schema in checkpoint.plan.schemas.items():
-            query = filled(stored_texts(schema)["duckdb"], checkpoint.now, DUCKDB)
+            query = bind_clocks(stored_texts(schema)["duckdb"], checkpoint.now, DUCKDB)
             with duckdb.connect() as connection:
                 connection.execute("SET TimeZone = 'UTC'")
                 text = duckdb_query(str(settings.warehouse), checkpoint, uid, query)

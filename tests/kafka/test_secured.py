@@ -169,14 +169,14 @@ def test_what_spark_is_refused_is_an_error_of_the_broker_in_time(
 def _read_by_spark(settings: Settings, stack: Settings) -> int:
     from tidemark.engine.read.source import KafkaOptions, read_ranges
     from tidemark.engine.session.session import SparkSettings, open_session
-    from tidemark.engine.session.spark_errors import translated
+    from tidemark.engine.session.spark_errors import translate_spark_errors
 
     options = KafkaOptions(bootstrap=settings.kafka_address, client=settings.kafka_java_options)
     pipeline = find_pipeline("trips", [PIPELINES])
     plan = plan_of(pipeline, 1, {TopicPartition("trips", 0): (0, len(BUSES))})
     spark = open_session(SparkSettings(master=stack.spark_address), f"secured-{time.monotonic_ns()}", 1)
     try:
-        with translated():
+        with translate_spark_errors():
             return int(read_ranges(spark, plan, next(iter(pipeline.inputs)), options).count())
     finally:
         spark.stop()

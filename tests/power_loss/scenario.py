@@ -32,7 +32,7 @@ from tidemark.model.schema.operator_schema import run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 TOLD = "told"
 """The file beside the warehouse with what was reported."""
@@ -56,7 +56,7 @@ class DiskCompactor(Compactor):
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         found = [read_rows(self.warehouse, g.segment, f) for g in wanted.merged for f in g.files]
         stored = pa.concat_tables(found).to_pylist()
-        rows = compacted(task.schema, stored, task.now, deepest=wanted.is_deepest)
+        rows = compact_rows(task.schema, stored, task.now, deepest=wanted.is_deepest)
         rows.sort(key=lambda r: (r["_key_group"], r["account"]))
         held = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(task.schema)))
         return WrittenRun(rows=len(rows), files=(write_file(self.warehouse, folder, held),))

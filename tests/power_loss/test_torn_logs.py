@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from tests.power_loss.scenario import INTERVAL, PowerLossPipeline, short_logs
 from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, MemoryTablesDriver, TablesDriver, request
 from tidemark.declare.retention import Retention
-from tidemark.engine.state.resolve_sql import resolved, union_of
+from tidemark.engine.state.resolve_sql import resolve_state, union_of
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -305,7 +305,7 @@ def as_sink(line: PowerLossPipeline, found: Checkpoint) -> SinkTable:
 READERS: dict[str, Callable[[PowerLossPipeline, Checkpoint], object]] = {
     "the port": lambda line, c: line.tables.files_of(line.handle(c).segments[-1]),
     "the port's live files": lambda line, c: line.tables.live_files(line.handle(c).segments[-1]),
-    "Spark": lambda line, c: resolved(by_spark(line), c.plan.schemas["accounts"], line.handle(c), c.now),
+    "Spark": lambda line, c: resolve_state(by_spark(line), c.plan.schemas["accounts"], line.handle(c), c.now),
     "Spark, of a sink": lambda line, c: union_of(by_spark(line), as_sink(line, c)),
     "Arrow, of a sink": lambda line, c: read_sink(str(line.root), as_sink(line, c)),
     "DuckDB": payments,

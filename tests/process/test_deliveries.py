@@ -142,7 +142,7 @@ def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(
 ) -> None:
     delivering.checkpoint(("a", 1))
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.operations.sinks.delivered", _killed)
+        patch.setattr("tidemark.operations.sinks.record_delivery", _killed)
         with pytest.raises(KeyboardInterrupt):
             sinks.deliver(delivering.context, "ticks")
     assert sinks.deliver(delivering.context, "ticks") == 2

@@ -17,7 +17,7 @@ from tidemark.model.schema.operator_schema import run_columns
 from tidemark.sql.resolve import compacted_sql, resolving_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, CRASH, replay
-from tidemark.testing.twin.merge import compacted, resolved
+from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 UIDS = ["process.p", "fold.p", "runs.p", "emitted.p", "outputs.p", "commit.outputs.p", "seal", "publish", "gate"]
@@ -171,7 +171,7 @@ def test_no_answer_depends_on_what_was_compacted(parts: Any, rules: Rules, sched
     rows = [dict(r) for r in done._world.tables.rows(ack.handle)]
     groups = [[r for r in rows if r["_changed"] == c.id] for c in done.checkpoints]
     nows = [c.now for c in done.checkpoints]
-    wanted = resolved(schema, rows, newest.now)
+    wanted = resolve_rows(schema, rows, newest.now)
     for start, length, by_sql in schedule:
         low = min(start, len(groups) - 1)
         high = min(low + length, len(groups))
@@ -179,13 +179,13 @@ def test_no_answer_depends_on_what_was_compacted(parts: Any, rules: Rules, sched
         made = _compacted(schema, merged, nows[high - 1], deepest=low == 0, by_sql=by_sql)
         groups[low:high], nows[low:high] = [made], [nows[high - 1]]
     left = [r for g in groups for r in g]
-    assert resolved(schema, left, newest.now) == wanted
+    assert resolve_rows(schema, left, newest.now) == wanted
     assert _resolved_by_sql(schema, left, newest.now) == list(map(wanted.get, sorted(wanted)))
 
 
 def _compacted(schema: Any, rows: Any, now: Any, *, deepest: bool, by_sql: bool) -> list[dict[str, Any]]:
     if not by_sql or not rows:
-        return compacted(schema, rows, now, deepest=deepest)
+        return compact_rows(schema, rows, now, deepest=deepest)
     return _asked(compacted_sql(schema, "rows", now, deepest=deepest), schema, rows)
 
 

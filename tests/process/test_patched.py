@@ -13,7 +13,7 @@ from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.visits import PIPELINE, visits
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.recovery.restore import Recovery
-from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
 from tidemark.engine.write.parquet_writer import bounded_columns, written_run
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -69,7 +69,7 @@ def _given(twin: SparkPipeline, checkpoint: Checkpoint, uid: str, folder: Path, 
     now = checkpoint.now.of(schema.clock)
     assert now is not None
     return GivenPatch(
-        schema=patched(schema, checkpoint.id + 1),
+        schema=mark_patched(schema, checkpoint.id + 1),
         handle=handle,
         now=checkpoint.now,
         at_ms=now,

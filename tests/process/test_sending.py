@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, list_undelivered
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
@@ -103,7 +103,7 @@ def test_records_are_sent_in_order_with_key_value_and_id_and_nothing_is_stored()
     ack = done.ack("alerts")
     assert ack is not None and ack.emitted == 4 and not ack.sink
     assert not [path for path in world.tables.files if "/outbox/" in path]
-    assert not undelivered(world.coordinator)
+    assert not list_undelivered(world.coordinator)
 
 
 def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
@@ -113,7 +113,7 @@ def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
         world.send("a", "b", "a")
         world.checkpoint()
     assert later.arrived() == []
-    (due,) = undelivered(later.coordinator)
+    (due,) = list_undelivered(later.coordinator)
     rows = sorted(later.tables.rows(due.table.handle), key=lambda r: (r["_offset"], r["_n"]))
     plan, sink = due.checkpoint.plan, stored_sink(due.table)
     assert sink is not None
@@ -260,11 +260,11 @@ def test_what_waits_in_an_outbox_is_still_due_after_the_guarantee_has_changed() 
     world.send("c")
     world.checkpoint()
     assert [name.split("/")[2] for name in world.arrived()] == ["chk-2", "chk-2", "chk-3", "chk-3"]
-    assert [due.checkpoint.id for due in undelivered(world.coordinator)] == [1]
+    assert [due.checkpoint.id for due in list_undelivered(world.coordinator)] == [1]
     world.pipeline = ticks("exactly_once_by_id")
     world.send("d")
     world.checkpoint()
-    assert [due.checkpoint.id for due in undelivered(world.coordinator)] == [1, 4]
+    assert [due.checkpoint.id for due in list_undelivered(world.coordinator)] == [1, 4]
 
 
 def test_a_sink_that_keeps_nothing_says_so_when_it_is_read() -> None:

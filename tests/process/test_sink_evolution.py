@@ -17,7 +17,7 @@ from tests.support.disk import DiskPipeline
 from tests.support.schema_changes import TYPES
 from tests.unit.model.test_evolution import _table
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.engine.state.resolve_sql import union_of
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import IncompatibleStateError
@@ -238,7 +238,9 @@ def test_what_waits_in_an_outbox_is_sent_with_the_fields_it_was_emitted_with(tmp
     emit(line, 1)
     line.pipeline = declared({"c": "str"}, kafka=True)
     emit(line, 2)
-    found = [(d, list(outbox_rows(str(tmp_path), d.table, d.checkpoint.id))) for d in undelivered(line.coordinator)]
+    found = [
+        (d, list(outbox_rows(str(tmp_path), d.table, d.checkpoint.id))) for d in list_undelivered(line.coordinator)
+    ]
     assert [[{n: row[n] for n, _ in due.table.columns} for row in rows] for due, rows in found] == [
         [{"a": 1, "b": "t1"}],
         [{"c": "t2"}],

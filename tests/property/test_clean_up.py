@@ -11,11 +11,11 @@ import pytest
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.readers.duckdb_session import asking
+from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.sql.resolve import compacted_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, Replayed, replay
-from tidemark.testing.twin.merge import compacted, resolved
+from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -57,12 +57,12 @@ def stored(done: Replayed, through: int | None = None, above: int = 0) -> Rows:
 def by_duckdb(schema: OperatorSchema, rows: Sequence[dict[str, Any]], now: Now, *, deepest: bool) -> Rows:
     """The compaction as SQL, which Spark runs too."""
     held = pa.Table.from_pylist(list(rows), schema=arrow_schema(run_columns(schema)))
-    with asking() as ask:
+    with open_query_runner() as ask:
         found: Rows = ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=held).to_pylist()
         return found
 
 
-@pytest.fixture(params=[compacted, by_duckdb], ids=["memory", "duckdb"])
+@pytest.fixture(params=[compact_rows, by_duckdb], ids=["memory", "duckdb"])
 def compact(request: pytest.FixtureRequest) -> Compact:
     """Each implementation in turn."""
     found: Compact = request.param
@@ -86,14 +86,14 @@ def test_the_deepest_level_drops_what_has_expired_and_turns_operands_into_values
     assert kinds(made) == {"bob": "value"}
     assert [e["value"] for e in made[0]["pages"]] == [2, 4], "elements go one by one"
     assert made[0]["visits"] == 3
-    assert resolved(schema, made, now) == resolved(schema, stored(done), now)
+    assert resolve_rows(schema, made, now) == resolve_rows(schema, stored(done), now)
 
 
 def test_above_the_deepest_level_nothing_is_dropped_and_operands_stay(compact: Compact) -> None:
     done, schema, now = _gone_and_live()
     made = compact(schema, stored(done), now, deepest=False)
     assert kinds(made) == {"ann": "operand", "bob": "operand"}
-    assert resolved(schema, made, now) == resolved(schema, stored(done), now)
+    assert resolve_rows(schema, made, now) == resolve_rows(schema, stored(done), now)
 
 
 def test_without_background_clean_up_the_deepest_level_keeps_what_has_expired_and_readers_hide_it(
@@ -102,7 +102,7 @@ def test_without_background_clean_up_the_deepest_level_keeps_what_has_expired_an
     done, schema, now = _gone_and_live(in_background=False)
     made = compact(schema, stored(done), now, deepest=True)
     assert set(kinds(made)) == {"ann", "bob"}
-    assert set(resolved(schema, made, now)) == {("bob",)}
+    assert set(resolve_rows(schema, made, now)) == {("bob",)}
 
 
 def test_a_compaction_goes_by_the_clock_of_its_checkpoint(compact: Compact) -> None:
@@ -119,6 +119,6 @@ def test_a_tombstone_shadows_what_lies_below_until_the_deepest_level_is_compacte
     now = done.checkpoints[-1].now
     upper = compact(schema, stored(done, above=1), now, deepest=False)
     assert kinds(upper) == {"ann": "tombstone", "bob": "operand"}
-    assert set(resolved(schema, [*stored(done, through=1), *upper], now)) == {("bob",)}
+    assert set(resolve_rows(schema, [*stored(done, through=1), *upper], now)) == {("bob",)}
     whole = compact(schema, [*stored(done, through=1), *upper], now, deepest=True)
     assert kinds(whole) == {"bob": "value"}

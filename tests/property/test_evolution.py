@@ -23,7 +23,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.ports import PlanRequest
-from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 from tidemark.sql.resolve import mapped_sql, resolving_sql, table_columns
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.memory import MemoryCompute
@@ -39,9 +39,9 @@ def _seed() -> None:
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
+def ask() -> Iterator[QueryRunner]:
     """One DuckDB connection for all cases."""
-    with asking() as found:
+    with open_query_runner() as found:
         yield found
 
 
@@ -66,7 +66,7 @@ class EvolvingPipeline(MemoryPipeline):
         compute = MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables)
         return _plain(found, uid, compute.resolve(found, uid).values())
 
-    def by_duckdb(self, ask: Ask, found: Checkpoint, uid: str) -> State:
+    def by_duckdb(self, ask: QueryRunner, found: Checkpoint, uid: str) -> State:
         """What DuckDB resolves of the same rows, table by table."""
         schema, handle = found.plan.schemas[uid], found.handles[uid]
         tables, parts = {}, []
@@ -101,7 +101,7 @@ class Told:
     right: dict[str, State]
 
 
-def _judge(seed: int, ask: Ask | None) -> int:
+def _judge(seed: int, ask: QueryRunner | None) -> int:
     """Runs a case; returns how many compactions were adopted."""
     chance = random.Random(seed)
     history, line = PipelineHistory(chance), EvolvingPipeline()
@@ -132,7 +132,7 @@ def test_any_changes_and_any_compactions_answer_as_a_replay_does() -> None:
     assert adopted > 60, "hardly a compaction was adopted: the cases test too little"
 
 
-def test_duckdb_answers_the_same(ask: Ask) -> None:
+def test_duckdb_answers_the_same(ask: QueryRunner) -> None:
     for n in range(6):
         _judge(SEED - 1 - n, ask)
 

@@ -17,11 +17,11 @@ from tests.support.limit_cases import limit_case, outgrown
 from tests.support.ttl_cases import Batch, TtlCase, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
-from tidemark.model.kinds.base.sql import limited
+from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.testing import BARRIER, replay
 from tidemark.testing.twin.compute import refuse_overflow
-from tidemark.testing.twin.fold import folded
-from tidemark.testing.twin.merge import compacted, resolved
+from tidemark.testing.twin.fold import fold
+from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -63,23 +63,23 @@ def _judge(made: TtlCase, seed: int) -> int:
         rows = [row for level in handle for row in level]
         too_large, why = outgrown(made, done, batch), f"case {seed}, checkpoint {batch.number}, {schema.fields}"
         try:
-            run = folded(schema, records(batch), plan, batch.now)
+            run = fold(schema, records(batch), plan, batch.now)
             refuse_overflow(schema, run, rows, batch.now)
         except StateOverflowError as error:
             assert any(f"{field} of key ({key}) " in error.what for field, key in too_large), why
             failed += 1
-            before = resolved(schema, rows, done[-1].now if done else batch.now)
+            before = resolve_rows(schema, rows, done[-1].now if done else batch.now)
             assert len(before) == (len(expected(_cut(made, done), len(done))) if done else 0), why
             continue
         assert not too_large, why
         done.append(batch)
         handle.append(run)
-        found = resolved(schema, [row for level in handle for row in level], batch.now)
+        found = resolve_rows(schema, [row for level in handle for row in level], batch.now)
         assert len(found) == len(expected(_cut(made, done), len(done))), why
         if chance.random() < 0.3:
             cut = chance.randrange(len(handle))
             merged = [row for level in handle[cut:] for row in level]
-            handle = [*handle[:cut], compacted(schema, merged, batch.now, deepest=cut == 0)]
+            handle = [*handle[:cut], compact_rows(schema, merged, batch.now, deepest=cut == 0)]
     return failed
 
 
@@ -143,10 +143,10 @@ def test_an_operator_without_limits_looks_nothing_up_and_its_sums_fail_when_they
         source=KafkaSource("visits", Visit, event_time="at"),
         operators=[Fold("users", key_by="user", state=Totals)],
     )
-    assert limited(pipeline.schemas()["users"]) is None
+    assert limited_schema(pipeline.schemas()["users"]) is None
     done = replay(pipeline, [[Visit("a", NOON, 2**62)], BARRIER, [Visit("a", NOON, 2**62)], BARRIER])
     with pytest.raises(StateOverflowError, match=r"total of key \(a\) does not fit 64 bits"):
         done.state("users")
     assert done.state("users", done.checkpoints[0]) == {"a": Totals(total=2**62)}
-    looked_at = limited(VISITS.schemas()["users"])
+    looked_at = limited_schema(VISITS.schemas()["users"])
     assert looked_at is not None and [f.name for f in looked_at.fields] == ["pages", "different", "total"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.property.fold_oracle import PIPELINE, Reading
 from tests.support.bank import BankPipeline
 from tests.unit.coordinator.test_attempts import DECLINED
-from tidemark.coordinator.records.objects import KINDS, decoded, encoded
+from tidemark.coordinator.records.objects import KINDS, decode, encode
 from tidemark.errors import CorruptObjectError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
@@ -32,7 +32,7 @@ from tidemark.model.checkpoint.store_objects import (
 from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
-from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.promotion_claims import PromotionClaim
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 
@@ -134,8 +134,8 @@ def written() -> dict[str, tuple[str, bytes]]:
     free = {"bank/state/u/t1-1/runs/1.1/part-0.parquet": 7}
     swept = SweepRecord(rule="keep_last(2)", released=("chk-1",), free=free, grace_ms=0, at_ms=1, write_id="w")
     put(keys.sweep_key(1), swept)
-    fate = FateRecord(timeline="f", number=1, closes="t1", sequence=4, at_ms=1, write_id="w")
-    put(keys.fate_key("f", 1), fate)
+    fate = PromotionClaim(timeline="f", number=1, closes="t1", sequence=4, at_ms=1, write_id="w")
+    put(keys.promotion_claim_key("f", 1), fate)
     put(keys.swept_key(1), SweptRecord(files=1, bytes=2, log_files=0, at_ms=2, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in bank.store.objects.items() if key.endswith(".json")}
 
@@ -143,7 +143,7 @@ def written() -> dict[str, tuple[str, bytes]]:
 def test_every_kind_is_written_and_reads_back_to_the_same_bytes() -> None:
     assert set(written()) == set(KINDS.values())
     for kind, (key, raw) in written().items():
-        assert encoded(decoded(kind, key, raw)) == raw
+        assert encode(decode(kind, key, raw)) == raw
 
 
 @settings(max_examples=600, deadline=None)
@@ -153,7 +153,7 @@ def test_a_flipped_byte_of_any_object_is_noticed_and_named(kind: str, place: int
     damaged = bytearray(raw)
     damaged[place % len(raw)] ^= mask
     with pytest.raises(CorruptObjectError, match="object damaged") as caught:
-        decoded(kind, key, bytes(damaged))
+        decode(kind, key, bytes(damaged))
     assert key in caught.value.what
 
 
@@ -162,7 +162,7 @@ def test_a_flipped_byte_of_any_object_is_noticed_and_named(kind: str, place: int
 def test_a_truncated_object_is_noticed_and_named(kind: str, length: int) -> None:
     key, raw = written()[kind]
     with pytest.raises(CorruptObjectError, match="object damaged") as caught:
-        decoded(kind, key, raw[: length % len(raw)])
+        decode(kind, key, raw[: length % len(raw)])
     assert key in caught.value.what
 
 

@@ -18,12 +18,12 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 from tidemark.sql.resolve import compacted_sql, resolving_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, replay
-from tidemark.testing.twin.fold import folded
-from tidemark.testing.twin.merge import compacted, resolved
+from tidemark.testing.twin.fold import fold
+from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -36,9 +36,9 @@ def _seed() -> None:
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
+def ask() -> Iterator[QueryRunner]:
     """One DuckDB connection for all cases."""
-    with asking() as found:
+    with open_query_runner() as found:
         yield found
 
 
@@ -52,16 +52,16 @@ def _plain(schema: OperatorSchema, rows: Rows) -> dict[tuple[Any, ...], dict[str
 
 
 def _by_memory(schema: OperatorSchema, rows: Rows, now: Now) -> dict[tuple[Any, ...], dict[str, Any]]:
-    return _plain(schema, list(resolved(schema, rows, now).values()))
+    return _plain(schema, list(resolve_rows(schema, rows, now).values()))
 
 
-def _by_duckdb(ask: Ask, schema: OperatorSchema, rows: Rows, now: Now) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _by_duckdb(ask: QueryRunner, schema: OperatorSchema, rows: Rows, now: Now) -> dict[tuple[Any, ...], dict[str, Any]]:
     return _plain(schema, ask(resolving_sql(schema, "rows", now), rows=_table(schema, rows)).to_pylist())
 
 
-def _compacted(ask: Ask | None, schema: OperatorSchema, rows: Rows, now: Now, deepest: bool) -> Rows:
+def _compacted(ask: QueryRunner | None, schema: OperatorSchema, rows: Rows, now: Now, deepest: bool) -> Rows:
     """The rows of a compaction; DuckDB's are those of the twin, column by column."""
-    twin = compacted(schema, rows, now, deepest=deepest)
+    twin = compact_rows(schema, rows, now, deepest=deepest)
     if ask is None:
         return twin
     found = ask(compacted_sql(schema, "rows", now, deepest=deepest), rows=_table(schema, rows))
@@ -77,13 +77,13 @@ def _stored(schema: OperatorSchema, rows: pa.Table) -> list[dict[str, Any]]:
     return [{name: v or None if name in empty else v for name, v in row.items()} for row in found]
 
 
-def _judge(made: TtlCase, seed: int, ask: Ask | None) -> None:
+def _judge(made: TtlCase, seed: int, ask: QueryRunner | None) -> None:
     """Replays a case; any suffix of the runs is compacted any number of times, as of any checkpoint that had it."""
     chance, schema = random.Random(seed), made.schema
     handles: list[Rows] = []
     eager = chance.choice([0.0, 0.3, 0.8])
     for plan, batch in made.plans():
-        handles.append(folded(schema, records(batch), plan, batch.now))
+        handles.append(fold(schema, records(batch), plan, batch.now))
         while handles and chance.random() < eager:
             # Mostly above the deepest level, where a merged row has to remember what it cut.
             cut = chance.choice([0, *range(len(handles)), *range(1, len(handles))])
@@ -102,7 +102,7 @@ def test_the_memory_twin_is_right_for_any_schedule() -> None:
         _judge(case(seed), seed, None)
 
 
-def test_duckdb_is_right_for_any_schedule(ask: Ask) -> None:
+def test_duckdb_is_right_for_any_schedule(ask: QueryRunner) -> None:
     for seed in range(SEED + 100_000, SEED + 100_000 + 200 * SCALE):
         _judge(case(seed, batches=7), seed, ask)
 

@@ -25,7 +25,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run
 from tidemark.model.state.compaction import LevelPolicy, due, groups_of
 from tidemark.readers.state_reader import files_of
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 UID = "accounts"
 Amounts = Mapping[tuple[str, int], int | None]
@@ -116,7 +116,7 @@ class Ledger:
             return
         paths = [self.root / g.segment.path / f.path for g in wanted.merged for f in g.files]
         stored = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths]).to_pylist()
-        rows = compacted(self.schema, stored, self.template.now, deepest=wanted.is_deepest)
+        rows = compact_rows(self.schema, stored, self.template.now, deepest=wanted.is_deepest)
         base = f"ledger/state/{UID}/{self.timeline}-1/base"
         name = f"{base}/{next(self.ids)}"
         done = DiskPipeline(self.root, PIPELINE, "entries").tables.commit(

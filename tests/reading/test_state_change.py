@@ -18,7 +18,7 @@ from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.readers.duckdb_session import asking
+from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.field_changes import StateChange, _field, change_of
 from tidemark.readers.state_diff import Comparison
 
@@ -189,7 +189,7 @@ def differing(of: pa.DataType, *pairs: tuple[object, object]) -> list[tuple[Any,
     """What is told of a field `x` that had, and has, these values: keys, sum and largest, exact and inexact."""
     side = pa.struct([("x", of)])
     rows = {n: pa.array([{"x": pair[at]} for pair in pairs], side) for at, n in enumerate(("before", "after"))}
-    with asking() as ask:
+    with open_query_runner() as ask:
         found = [_field(ask, pa.table(rows), "x", inexact) for inexact in (False, True)]
     return [(f.keys, f.sum, f.largest) for f in found]
 

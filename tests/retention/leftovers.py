@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from tests.support.retention import MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.timeline_tree import Branch, branches
@@ -82,7 +82,7 @@ def _emitted(x: Checkpoint) -> list[str]:
 
 def _pinned(c: CheckpointCoordinator) -> Iterator[int]:
     yield from (record.checkpoint for record in Savepoints(c).list() if not record.disposed)
-    yield from (due.checkpoint.id for due in undelivered(c))
+    yield from (due.checkpoint.id for due in list_undelivered(c))
     yield from (job.checkpoint for job in _jobs(c))
 
 

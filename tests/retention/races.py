@@ -26,14 +26,14 @@ from tests.support.retention import ASK, ONE_FOLD, OUTBOX, MemoryRetentionPipeli
 from tests.support.simulation import Declared
 from tests.support.stepped_store import SteppedStore
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, list_undelivered, record_delivery
 from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.timeline_end import Ending
-from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError, StoreError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
@@ -144,15 +144,15 @@ def abandon(retained: MemoryRetentionPipeline, checkpoint: int) -> None:
 
 def deliver(retained: MemoryRetentionPipeline, pause: Callable[[str], None] = lambda what: None) -> None:
     """Sends what waits in outboxes, oldest first."""
-    for due in undelivered(retained.coordinator):
+    for due in list_undelivered(retained.coordinator):
         pause(f"send {due.table.name} of {due.checkpoint.plan.name}")
         try:
             retained.held(due.table.handle)
         except StoreError:
-            if due.checkpoint.id in {again.checkpoint.id for again in undelivered(retained.coordinator)}:
+            if due.checkpoint.id in {again.checkpoint.id for again in list_undelivered(retained.coordinator)}:
                 raise
             continue  # sent, or left behind by a restore, meanwhile
-        delivered(retained.coordinator, due)
+        record_delivery(retained.coordinator, due)
 
 
 def copied(world: "Prepared") -> "Prepared":
@@ -402,7 +402,7 @@ class Races:
     def _goes_on(self) -> list[str]:
         """Every timeline that was promised, and the live one, takes a checkpoint."""
         c, found = self.retained.coordinator, []
-        survey = look(c, Retention.keep_last(1))
+        survey = collect_roots(c, Retention.keep_last(1))
         kept = survey.lines.checkpoints
         found += [f"{name} was ended, and keeps {kept[name]}" for name in self._kept_by_nobody(survey)]
         if self._is_closed(c.timelines.live()):

@@ -7,16 +7,16 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support.simulation_bugs import promote_without_a_claim
-from tidemark.coordinator.records.claim_records import Fates
+from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.recovery.restore import Recovery
-from tidemark.coordinator.retention import collect_roots as survey
 from tidemark.coordinator.retention import deletion_plan as planning
 from tidemark.coordinator.retention import pins
+from tidemark.coordinator.retention import root_set as survey
 from tidemark.coordinator.retention import sweep as sweeping
-from tidemark.coordinator.retention.collect_roots import look
-from tidemark.coordinator.retention.deletion_plan import Judge
+from tidemark.coordinator.retention.deletion_plan import DeletionPlanner
 from tidemark.coordinator.retention.open_jobs import open_jobs
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.model.checkpoint.object_keys import slot_key
@@ -42,10 +42,10 @@ def ignore_plans() -> Iterator[None]:
     def without(coordinator: Any) -> Any:
         return standing(coordinator)[0], {}, {}
 
-    def why(self: Judge, number: int, attempt: int) -> str:
+    def why(self: DeletionPlanner, number: int, attempt: int) -> str:
         return f"orphan of {number}.{attempt}"
 
-    with patch.object(survey, "_read_open_timelines", without), patch.object(Judge, "_why_attempt", why):
+    with patch.object(survey, "_read_open_timelines", without), patch.object(DeletionPlanner, "_why_attempt", why):
         yield
 
 
@@ -64,10 +64,10 @@ def ignore_jobs() -> Iterator[None]:
 def delete_by_age() -> Iterator[None]:
     """What no checkpoint names that is kept by the rule is old, and goes; nobody asks who wrote it."""
 
-    def why(self: Judge, f: Any, place: Any, registry: Any) -> str:
+    def why(self: DeletionPlanner, f: Any, place: Any, registry: Any) -> str:
         return "kept" if f.path in registry else "it is old"
 
-    with patch.object(Judge, "_why", why):
+    with patch.object(DeletionPlanner, "_why", why):
         yield
 
 
@@ -105,10 +105,10 @@ def judge_by_an_old_survey() -> Iterator[None]:
 
     def once(coordinator: Any, rule: Any) -> Any:
         if id(coordinator) not in seen:
-            seen[id(coordinator)] = (look(coordinator, rule), coordinator)
+            seen[id(coordinator)] = (collect_roots(coordinator, rule), coordinator)
         return seen[id(coordinator)][0]
 
-    with patch.object(sweeping, "look", once):
+    with patch.object(sweeping, "collect_roots", once):
         yield
 
 
@@ -130,7 +130,7 @@ def believe_the_index() -> Iterator[None]:
 @contextmanager
 def end_in_spite_of_a_claim() -> Iterator[None]:
     """An end does not wait until the places of all claims are taken."""
-    with patch.object(Fates, "may_win", lambda self, claim: False):
+    with patch.object(PromotionClaims, "may_win", lambda self, claim: False):
         yield
 
 
@@ -162,12 +162,12 @@ def keep_what_was_closed() -> Iterator[None]:
 @contextmanager
 def keep_every_base() -> Iterator[None]:
     """Of what compactions made nothing ever goes."""
-    why = Judge._why_job
+    why = DeletionPlanner._why_job
 
-    def kept(self: Judge, job: str) -> str:
+    def kept(self: DeletionPlanner, job: str) -> str:
         return planning.KEPT if job in self.survey.jobs.recorded else why(self, job)
 
-    with patch.object(Judge, "_why_job", kept):
+    with patch.object(DeletionPlanner, "_why_job", kept):
         yield
 
 

@@ -18,8 +18,8 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.collect_roots import look
-from tidemark.coordinator.retention.deletion_plan import Judge
+from tidemark.coordinator.retention.deletion_plan import DeletionPlanner
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, ReleasedError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -385,10 +385,12 @@ class RetentionWalk:
             at = self.rng.randrange(len(held[name]))
             held[name] = held[name][:at] + self.rng.choice((b"", b"x", b"0")) + held[name][at + 1 :]
         c, files = self.retained.coordinator, self.retained.files
-        anew = Judge(coordinator=c, files=files, survey=look(replace(c, index=ManifestIndex()), rule))
+        anew = DeletionPlanner(
+            coordinator=c, files=files, survey=collect_roots(replace(c, index=ManifestIndex()), rule)
+        )
         kept = ManifestIndex(MemoryCache(dict(held)))
         for index in (kept, self.retained.index):
-            judge = Judge(coordinator=c, files=files, survey=look(replace(c, index=index), rule))
+            judge = DeletionPlanner(coordinator=c, files=files, survey=collect_roots(replace(c, index=index), rule))
             assert judge.survey == anew.survey
             for after in (True, False):
                 assert judge.registry(after_release=after) == anew.registry(after_release=after)

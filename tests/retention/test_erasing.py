@@ -15,7 +15,7 @@ from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.states import Aborted, NothingOpen, OpenPlan
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
-from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -144,7 +144,7 @@ def test_a_compaction_of_what_was_revised_since_is_never_adopted() -> None:
     after = retained.checkpoint("bob")
     assert after.plan.adopted == {}
     assert holding(retained, "accounts", "ann") == {"chk-1": 0, "chk-2": 0, "chk-3": 0}
-    assert look(retained.coordinator, None).jobs.adoptable == ()
+    assert collect_roots(retained.coordinator, None).jobs.adoptable == ()
     retained.merge("accounts")
     assert "accounts" in retained.checkpoint("cid").plan.adopted, "a later one is"
 
@@ -184,7 +184,7 @@ def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_a
         retained.recovery.fork(Beginning(checkpoint=found), "late")
     with pytest.raises(ConflictError, match="run the command again"):
         retained.checkpoint("bob", timeline="late")
-    survey = look(retained.coordinator, None)
+    survey = collect_roots(retained.coordinator, None)
     assert survey.stillborn == {"late"}
     retained.sweep(None)
     state = [rows for path, rows in retained.tables.files.items() if "/state/accounts/" in path]

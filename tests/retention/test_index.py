@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.retention import DiskRetentionPipeline, MemoryCache, MemoryRetentionPipeline
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.model.core import canonical
 from tidemark.model.retention.manifest_index_file import KIND
@@ -32,7 +32,7 @@ class Reads(MemoryStore):
 
 
 def surveyed(retained: MemoryRetentionPipeline | DiskRetentionPipeline, index: ManifestIndex) -> Survey:
-    return look(replace(retained.coordinator, index=index), RULE)
+    return collect_roots(replace(retained.coordinator, index=index), RULE)
 
 
 def manifests(retained: MemoryRetentionPipeline) -> list[str]:

@@ -12,7 +12,7 @@ from tests.support.disk import ParquetFiles, write_file
 from tests.support.retention import ONE_FOLD, DiskRetentionPipeline
 from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, request
 from tidemark.coordinator.checkpoints.job import ignore_step
-from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -125,7 +125,9 @@ class Story:
 
     def registry(self) -> dict[str, set[str]]:
         """File → holders, as the plan of retention has it; compactions that wait for a plan are left out."""
-        holders = [h for h in look(self.retained.coordinator, KEEP).holders(after_release=True) if h.name[:3] == "chk"]
+        holders = [
+            h for h in collect_roots(self.retained.coordinator, KEEP).holders(after_release=True) if h.name[:3] == "chk"
+        ]
         found = SharedStateRegistry.of(holders, self.retained.files.history).by_file
         return {self.names[path]: set(who) for path, who in found.items()}
 

@@ -21,7 +21,7 @@ from tidemark.ports import PlanRequest
 def _remembering_what_is_encoded() -> Iterator[None]:
     """Spares decoding what this very process has encoded; that the codec goes round is shown elsewhere."""
     known: dict[tuple[str, bytes], object] = {}
-    encode, decode = objects.encoded, objects.decoded
+    encode, decode = objects.encode, objects.decode
 
     def encoded(value: object) -> bytes:
         raw = encode(value)
@@ -33,7 +33,7 @@ def _remembering_what_is_encoded() -> Iterator[None]:
     def decoded(kind: str, key: str, raw: bytes) -> object:
         return known.get((kind, raw)) or decode(kind, key, raw)
 
-    with patch.object(objects, "encoded", encoded), patch.object(objects, "decoded", decoded):
+    with patch.object(objects, "encode", encoded), patch.object(objects, "decode", decoded):
         yield
 
 

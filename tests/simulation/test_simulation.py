@@ -58,7 +58,7 @@ def test_schedules_reach_every_kind_of_accident() -> None:
         "  restore won",
         "  restore lost",
         "  Promoted(",
-        "  Behind(",
+        "  PromotionBlocked(",
         "  DAG run completed ",
         "/base 0",
         "abort.json",

@@ -18,7 +18,7 @@ from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.operations import reads
 from tidemark.ports import SourceLog, StepListener
 from tidemark.settings import load_settings
-from tidemark.testing.twin.compute import Judge
+from tidemark.testing.twin.compute import GateFunction
 from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
@@ -46,7 +46,7 @@ class AirflowPipeline:
         value = json.dumps({"bus": bus, "miles": miles, "ended_at": at.isoformat()}).encode()
         self.log.append(PLACE, value, timestamp_ms=int(at.timestamp() * 1000))
 
-    def judge(self) -> Judge:
+    def judge(self) -> GateFunction:
         """The gate of the moment."""
         return lambda plan, runs: self.verdict
 

@@ -29,23 +29,23 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.ports import PlanRequest, Sender, StepListener
-from tidemark.readers.duckdb_session import asking
+from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
-from tidemark.storage.local_store import LocalStore, Root, arrow_place, filled, located
+from tidemark.storage.local_store import LocalStore, Root, arrow_place, join_path, stage_folder
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.compute import MemoryCompute
 from tidemark.testing.twin.memory import ManualClock, MemoryLog
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 NOW_MS = 1_900_000_000_000
 
 
 def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
     """One Parquet file in an attempt's own folder, as the engine leaves it."""
-    with filled(root, folder) as made:
+    with stage_folder(root, folder) as made:
         path = made / "part-0.parquet"
         made.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, path, compression="zstd", row_group_size=row_group)
@@ -55,7 +55,7 @@ def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20
 
 def read_rows(root: Root, segment: Segment, file: LiveFile) -> pa.Table:
     """A data file, whole."""
-    path, system = arrow_place(located(root, segment.path, file.path))
+    path, system = arrow_place(join_path(root, segment.path, file.path))
     return pq.read_table(path, partitioning=None, filesystem=system)
 
 
@@ -162,11 +162,11 @@ class DiskPipeline:
         read = [(s, f) for s, f in files_of(self.warehouse, wanted.input) if f.path in chosen]
         stored = pa.concat_tables([read_rows(self.warehouse, s, f) for s, f in read])
         if schema.kind == "process":
-            with asking() as ask:
+            with open_query_runner() as ask:
                 text = compacted_sql(schema, "stored", newest.now, deepest=wanted.is_deepest)
                 rows = ask(text, stored=stored).to_pylist()
         else:
-            rows = compacted(schema, stored.to_pylist(), newest.now, deepest=wanted.is_deepest)
+            rows = compact_rows(schema, stored.to_pylist(), newest.now, deepest=wanted.is_deepest)
         rows.sort(key=lambda r: (r["_key_group"], *(r[k.name] for k in schema.keys)))
         base = f"{newest.plan.tables[schema.uid]}/base"
         held = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(schema)))

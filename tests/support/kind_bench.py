@@ -14,13 +14,13 @@ import pyarrow as pa
 from tidemark.declare.operators import bind_field
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, Precision, field_type
-from tidemark.model.kinds.base.kind import StateDescriptor, annotated
+from tidemark.model.kinds.base.kind import StateDescriptor, annotate
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField, run_columns
-from tidemark.readers.duckdb_session import Ask
+from tidemark.readers.duckdb_session import QueryRunner
 from tidemark.sql.resolve import compacted_sql, resolving_sql
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.fold import Decoded, folded
-from tidemark.testing.twin.merge import compacted, resolved
+from tidemark.testing.twin.fold import Decoded, fold
+from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 KEYS = ("a", "b", "ü")
@@ -60,7 +60,7 @@ class KindCase:
     def stored(self) -> StoredField:
         """The field, bound to the records of the bench."""
         assert isinstance(self.declared, StateDescriptor), "a value to the type checker, a declaration at run time"
-        named = annotated(self.declared, "f", field_type(self.hint, "f"), "f")
+        named = annotate(self.declared, "f", field_type(self.hint, "f"), "f")
         return bind_field("f", named, RECORD)
 
     @property
@@ -106,7 +106,7 @@ class KindBench:
     """A line of checkpoints over one field: a run per batch, and what compactions make of them."""
 
     case: KindCase
-    ask: Ask
+    ask: QueryRunner
     levels: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
     checkpoint: int = 0
 
@@ -114,13 +114,13 @@ class KindBench:
         """One more checkpoint."""
         self.checkpoint += 1
         plan: Any = SimpleNamespace(id=self.checkpoint, watermark_ms=None, logical_time_ms=0)
-        self.levels.append(folded(self.case.schema, records, plan, Now()))
+        self.levels.append(fold(self.case.schema, records, plan, Now()))
 
     def compact(self, first: int, end: int) -> None:
         """Merges some levels, by SQL and by the twin, which must agree."""
         rows = [row for level in self.levels[first:end] for row in level]
         schema, deepest = self.case.schema, first == 0
-        twin = compacted(schema, rows, Now(), deepest=deepest)
+        twin = compact_rows(schema, rows, Now(), deepest=deepest)
         text = compacted_sql(schema, "rows", Now(), deepest=deepest)
         by_sql = self.ask(text, rows=self._table(rows)).cast(arrow_schema(run_columns(schema))).to_pylist()
         pairs = zip(sorted(by_sql, key=_by_key), sorted(twin, key=_by_key), strict=True)
@@ -130,7 +130,7 @@ class KindBench:
     def check(self, wanted: Mapping[str, Any]) -> None:
         """Compares what readers see, in SQL and in the twin, with the oracle."""
         rows, schema = [row for level in self.levels for row in level], self.case.schema
-        twin = {key[0]: row["f"] for key, row in resolved(schema, rows, Now()).items()}
+        twin = {key[0]: row["f"] for key, row in resolve_rows(schema, rows, Now()).items()}
         found = self.ask(resolving_sql(schema, "rows", Now()), rows=self._table(rows)).to_pylist()
         by_sql = {row["key"]: row["f"] for row in found}
         assert same(twin, wanted, is_close=self.case.is_close), (twin, wanted)

@@ -21,7 +21,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.ports import CheckpointStore, PlanRequest, StepListener
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 START_MS = 1_000_000
 """What a clock of a test starts at."""
@@ -101,7 +101,7 @@ class MemoryPipeline:
     def compact(self, found: Checkpoint, uid: str, handle: StateHandle, job: str = "") -> None:
         """Merges a prefix of a checkpoint's state into `base`, for a later plan to adopt."""
         plan, schema = found.plan, found.plan.schemas[uid]
-        rows = compacted(schema, state_rows(self.tables, schema, handle), found.now, deepest=True)
+        rows = compact_rows(schema, state_rows(self.tables, schema, handle), found.now, deepest=True)
         job, table = job or self.ids(), f"{plan.tables[uid]}/base"
         run = self.tables.write(f"{table}/{job}", rows)
         parent = handle.segment_of(table)

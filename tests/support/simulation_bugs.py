@@ -9,18 +9,18 @@ from tidemark.coordinator.checkpoints import loop
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
-from tidemark.coordinator.records.claim_records import Fates
-from tidemark.coordinator.records.objects import Objects, encoded
+from tidemark.coordinator.records.claim_records import PromotionClaims
+from tidemark.coordinator.records.objects import Objects, encode
 from tidemark.coordinator.records.states import (
     Aborted,
-    Behind,
     Completed,
     OpenPlan,
     PlanState,
     Promoted,
+    PromotionBlocked,
     SealedPlan,
+    Subsumed,
     Superseded,
-    Void,
 )
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model.checkpoint import object_keys as keys
@@ -209,7 +209,7 @@ def unknown_means_won() -> Iterator[None]:
 
     def put(self: Objects, key: str, value: object) -> PutOutcome:
         try:
-            return self.store.put_if_absent(key, encoded(value))
+            return self.store.put_if_absent(key, encode(value))
         except UncertainPut:
             return PutOutcome.WON
 
@@ -223,12 +223,12 @@ def promote_without_another_look() -> Iterator[None]:
 
     def promote(
         self: Promotion, name: str, *, discard: bool = False, send: bool = False
-    ) -> Promoted | Behind | Superseded:
+    ) -> Promoted | PromotionBlocked | Superseded:
         c = self.coordinator
         live, fork = c.head(), c.head(name)
         found = self.compared(live, fork)
         if found.left:
-            return Behind(timeline=name, lacking=found.left)
+            return PromotionBlocked(timeline=name, lacking=found.left)
         closing = found.closing
         while not self._wins(closing):
             if isinstance(c.head(live.timeline).entry, Closing):
@@ -245,9 +245,9 @@ def void_counts_as_complete() -> Iterator[None]:
     """A sealed attempt whose slot a restore took says that it is published."""
     publish = Publisher.publish
 
-    def published(self: Publisher, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
+    def published(self: Publisher, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
         done = publish(self, plan, sealed)
-        if isinstance(done, Void):
+        if isinstance(done, Subsumed):
             return Completed(checkpoint=Checkpoint(plan=plan, sealed=sealed, covered_until_ms=None))
         return done
 
@@ -258,7 +258,7 @@ def void_counts_as_complete() -> Iterator[None]:
 @contextmanager
 def promote_without_a_claim() -> Iterator[None]:
     """A promote does not say ahead which place it takes: an end of the same fork sees nothing of it."""
-    with patch.object(Fates, "claim", lambda self, timeline, closes, sequence: True):
+    with patch.object(PromotionClaims, "claim", lambda self, timeline, closes, sequence: True):
         yield
 
 

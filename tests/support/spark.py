@@ -17,10 +17,10 @@ from tests.support.spark_warehouse import warehouse_of
 from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
-from tidemark.engine.read.batch_reader import Taker
+from tidemark.engine.read.batch_reader import BatchReader
 from tidemark.engine.read.source import KafkaOptions
-from tidemark.engine.state.resolve_sql import compacted as by_spark
-from tidemark.engine.state.resolve_sql import resolved
+from tidemark.engine.state.resolve_sql import compact_rows as by_spark
+from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -37,7 +37,7 @@ from tidemark.testing.twin.memory import (
     MemorySender,
     MemoryTables,
 )
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 
 NOW_MS = 4_102_444_800_000
 _RAW = pa.schema(
@@ -64,7 +64,7 @@ class FrameCompute:
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:
         kafka = KafkaOptions(bootstrap="nowhere:1")
         compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
-        taker = Taker(
+        taker = BatchReader(
             pipeline=self.pipeline,
             warehouse=self.warehouse,
             plan=plan,
@@ -72,7 +72,7 @@ class FrameCompute:
             blocked=(),
             folders=folders,
         )
-        return SparkBatch(compute, plan, taker.taken(), {})
+        return SparkBatch(compute, plan, taker.read(), {})
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
         rows = [
@@ -124,7 +124,7 @@ class TwinPipeline(MemoryPipeline):
     def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
         """What a compaction of everything writes."""
         schema, rows = checkpoint.plan.schemas[uid], self._rows(checkpoint.handles[uid])
-        made = compacted(schema, rows, checkpoint.now, deepest=deepest)
+        made = compact_rows(schema, rows, checkpoint.now, deepest=deepest)
         return _shown(pa.Table.from_pylist(made, schema=arrow_schema(run_columns(schema))).to_pylist())
 
     def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ class SparkPipeline(TwinPipeline):
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         by_duckdb = read_state(str(self.root), schema, handle, checkpoint.now)
         by_spark = (
-            resolved(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
+            resolve_state(warehouse_of(self.spark, self.root), schema, handle, checkpoint.now)
             .toArrow()
             .cast(by_duckdb.schema)
         )

@@ -16,7 +16,7 @@ from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.records.states import Behind, Promoted, Restored
+from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Restored
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -221,7 +221,7 @@ class TimelineWalk:
             oracle.close(name)
             return
         if lacking and not discard:
-            assert isinstance(done, Behind)
+            assert isinstance(done, PromotionBlocked)
             assert [c.id for c in done.lacking] == lacking
             return
         assert isinstance(done, Promoted)

@@ -12,7 +12,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.model.state.evolution import compared
+from tidemark.model.state.evolution import compare_schemas
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def test_the_fingerprint_covers_what_is_joined_on_but_not_the_order_of_the_mappi
 
 def test_a_join_on_another_field_is_refused_with_both_and_a_remedy() -> None:
     old, new = makers(planes="tail").schemas()["makers"], makers(planes="crew").schemas()["makers"]
-    assert [str(m) for m in compared(old, new).misfits] == [
+    assert [str(m) for m in compare_schemas(old, new).misfits] == [
         "makers.key: joined on (tail) became joined on (crew) (give the operator a new uid)",
         "makers.seats: joined on (tail) became joined on (crew) (declare it under a new name)",
     ]

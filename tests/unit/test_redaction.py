@@ -14,7 +14,7 @@ from tidemark.coordinator.checkpoints.failure_policy import failure_of
 from tidemark.coordinator.records.states import OpenPlan
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.ports import PlanRequest
-from tidemark.redaction import redacted, redacted_event, secrets_of
+from tidemark.redaction import redact, redacted_event, secrets_of
 
 ROOT = Path(__file__).parents[2]
 CANARY = "canary-7f3e"
@@ -31,16 +31,16 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_nothing_but_the_secret_is_taken_out_of_an_address(address: str) -> None:
-    shown = redacted(f"Spark does not answer at '{address}'")
+    shown = redact(f"Spark does not answer at '{address}'")
     assert CANARY not in shown
     assert shown == f"Spark does not answer at '{address.replace(CANARY, '***')}'"
-    assert redacted(shown) == shown
+    assert redact(shown) == shown
     assert secrets_of(address) == [CANARY]
 
 
 def test_a_text_without_a_secret_stays_as_it_is() -> None:
     for text in ("sc://127.0.0.1:15002", "the token topic: 3 records", "key (token) of users", "at 12:30 a=b;c=d"):
-        assert redacted(text) == text
+        assert redact(text) == text
         assert secrets_of(text) == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.engine.session.job_result import answer
+from tidemark.engine.session.job_result import write_result
 from tidemark.errors import GateFailedError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def test_an_error_is_the_answer_and_its_code_that_of_the_process(
 
 def test_what_a_verb_returns_is_the_answer(tmp_path: Path) -> None:
     path = tmp_path / "answer.json"
-    assert answer(str(path), lambda: {"slot": "t1/1.1", "completed": [1]}) == 0
+    assert write_result(str(path), lambda: {"slot": "t1/1.1", "completed": [1]}) == 0
     assert json.loads(path.read_text()) == {"slot": "t1/1.1", "completed": [1]}
 
 
@@ -45,7 +45,7 @@ def test_an_error_of_nobodys_leaves_no_answer(tmp_path: Path) -> None:
 
     path = tmp_path / "answer.json"
     with pytest.raises(ZeroDivisionError):
-        answer(str(path), broken)
+        write_result(str(path), broken)
     assert not path.exists()
 
 
@@ -54,7 +54,7 @@ def test_an_error_of_ours_is_written_with_its_three_lines(tmp_path: Path) -> Non
         raise GateFailedError("gate failed", safe="all", next="mend")
 
     path = tmp_path / "answer.json"
-    assert answer(str(path), refused) == GateFailedError.code == 5
+    assert write_result(str(path), refused) == GateFailedError.code == 5
     assert json.loads(path.read_text()) == {
         "error": "GateFailedError", "what": "gate failed", "safe": "all", "next": "mend",
     }  # fmt: skip

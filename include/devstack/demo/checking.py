@@ -7,7 +7,7 @@ from typing import Any
 
 from devstack.demo.oracle import KEYS, Oracle, Rows, differences
 from devstack.demo.rotations import RotationOracle
-from tidemark.cli.output import note, when
+from tidemark.cli.output import note, to_datetime
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -151,7 +151,7 @@ def interval_of(checkpoint: Checkpoint) -> Span:
         NotFoundError: the checkpoint was not made for an interval.
     """
     interval = checkpoint.interval
-    first, end = (None, None) if interval is None else (when(interval.start_ms), when(interval.end_ms))
+    first, end = (None, None) if interval is None else (to_datetime(interval.start_ms), to_datetime(interval.end_ms))
     if first is None or end is None:
         raise NotFoundError(
             f"{checkpoint.plan.name} was not made for a month",

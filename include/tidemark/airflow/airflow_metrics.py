@@ -25,10 +25,10 @@ class AirflowMetrics:
         """See `ports.observing.Metrics`. The first call in a process connects, as Airflow is configured."""
         from airflow.sdk.observability import stats
 
-        from tidemark.telemetry.statsd import scoped
+        from tidemark.telemetry.statsd import gauge_name
 
         for name, value in gauges.items():
-            stats.gauge(f"tidemark.{scoped(pipeline, name)}", value, tags={"pipeline": pipeline})
+            stats.gauge(f"tidemark.{gauge_name(pipeline, name)}", value, tags={"pipeline": pipeline})
 
 
 def observe(opened: "TidemarkContext", pipeline: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed
 from tidemark.api.dry_run import DryRun
-from tidemark.api.lookups import At, advising, restore_request
+from tidemark.api.lookups import At, add_advice, restore_request
 from tidemark.api.pipeline_reader import PipelineReader
 from tidemark.api.retention import PipelineRetention
 from tidemark.api.savepoints import PipelineSavepoints
@@ -129,7 +129,7 @@ class PipelineHistory(PipelineReader):
 
         `commit()` raises ConflictError if the fork lacks checkpoints, without `discard`.
         """
-        with advising(".timelines.list() lists them."):
+        with add_advice(".timelines.list() lists them."):
             planned = timelines.plan_promote(self.context, self.name, timeline)
 
         def execute() -> Mapping[str, Any]:

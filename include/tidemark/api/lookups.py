@@ -28,7 +28,7 @@ A time is an aware datetime. It names the newest checkpoint of the live timeline
 
 
 @contextmanager
-def advising(advice: str) -> Iterator[None]:
+def add_advice(advice: str) -> Iterator[None]:
     """An error of the block about a missing name ends with this advice; ReleasedError keeps its own.
 
     Raises:
@@ -49,7 +49,7 @@ def find_id(context: Context, pipeline: str, at: At | None) -> int | None:
         NotFoundError: no such savepoint, or no checkpoint as of the time.
         UsageError: the time has no zone.
     """
-    with advising(".checkpoints() and .savepoints.list() list the names."):
+    with add_advice(".checkpoints() and .savepoints.list() list the names."):
         return reads.find_checkpoint_id(context, pipeline, _value(at))
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed, list_completed
-from tidemark.api.lookups import At, advising, find_id
+from tidemark.api.lookups import At, add_advice, find_id
 from tidemark.api.sinks import SinkRows
 from tidemark.api.state import StateTable
 from tidemark.context import Context
@@ -73,7 +73,7 @@ class PipelineReader:
         number = find_id(self.context, self.name, at)
         if number is None:
             raise UsageError("no checkpoint is named", next="name one, or use .latest().")
-        with advising(".checkpoints() lists them."):
+        with add_advice(".checkpoints() lists them."):
             return get_completed(self.context, self.name, number)
 
     def in_progress(self) -> CheckpointPlan | None:
@@ -222,7 +222,7 @@ class PipelineReader:
                 return reads.get_checkpoint(self.context, self.name)
             except NotFoundError as error:
                 raise NotFoundError(error.what, safe=error.safe, next=".run() makes the first one.") from None
-        with advising(".checkpoints() lists them."):
+        with add_advice(".checkpoints() lists them."):
             return reads.get_checkpoint(self.context, self.name, number)
 
     def __repr__(self) -> str:

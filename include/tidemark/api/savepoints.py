@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from tidemark.api.dry_run import DryRun
-from tidemark.api.lookups import At, advising, find_id
+from tidemark.api.lookups import At, add_advice, find_id
 from tidemark.context import Context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError
@@ -165,7 +165,7 @@ class PipelineSavepoints:
         'audited'
         """
         wanted = SavepointChange(note=note, expires_at_ms=self._expiry(expires), moves_expiry=expires is not None)
-        with advising(_LIST):
+        with add_advice(_LIST):
             return self._described(operations.open_savepoints(self.context, self.pipeline).change(name, wanted))
 
     def dispose(self, name: str) -> DryRun:
@@ -185,7 +185,7 @@ class PipelineSavepoints:
         <savepoint winter: disposed>
         """
         opened = operations.open_savepoints(self.context, self.pipeline)
-        with advising(_LIST):
+        with add_advice(_LIST):
             needed_by = list(opened.needed_by(name))
         facts = operations.describe_disposal(self.context, self.pipeline, name)
 
@@ -207,7 +207,7 @@ class PipelineSavepoints:
             NotFoundError: no such savepoint, or it is disposed.
             ConflictError: it is being disposed of, or another process changed the hold.
         """
-        with advising(_LIST):
+        with add_advice(_LIST):
             retention.open_holds(self.context, self.pipeline).hold(name, why=why, owner=owner or user_name())
 
     def release(self, name: str) -> None:
@@ -217,7 +217,7 @@ class PipelineSavepoints:
             NotFoundError: no hold is on it.
             ConflictError: another process changed the hold.
         """
-        with advising(_LIST):
+        with add_advice(_LIST):
             retention.open_holds(self.context, self.pipeline).release(name)
 
     def _expiry(self, expires: str | datetime | None) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.api.dry_run import DryRun
-from tidemark.api.lookups import advising
+from tidemark.api.lookups import add_advice
 from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch
 from tidemark.model.checkpoint.codec import body_of
@@ -87,7 +87,7 @@ class PipelineTimelines:
         Raises:
             NotFoundError: no such timeline.
         """
-        with advising(_LIST):
+        with add_advice(_LIST):
             return Timeline(operations.get_timeline(self.context, self.pipeline, name))
 
     def live(self) -> Timeline:
@@ -112,7 +112,7 @@ class PipelineTimelines:
         >>> w["flights"].timelines.get("what-if").fate
         'closed'
         """
-        with advising(_LIST):
+        with add_advice(_LIST):
             planned = operations.plan_close(self.context, self.pipeline, name)
 
         def execute() -> dict[str, Any]:

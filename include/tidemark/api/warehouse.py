@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.api.history import PipelineHistory
-from tidemark.api.lookups import advising
+from tidemark.api.lookups import add_advice
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
 from tidemark.model.core.names import is_url
@@ -73,7 +73,7 @@ class Warehouse:
             NotFoundError: neither the warehouse nor a file has it.
             NameRefusedError: no pipeline can have the name.
         """
-        with advising(
+        with add_advice(
             ".pipelines() lists the pipelines of the warehouse; TIDEMARK_PIPELINES names the folders of pipeline files."
         ):
             return PipelineHistory(self.context, self.context.require_pipeline(name))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.exports import brought
+from tidemark.cli.exports import import_facts
 from tidemark.cli.option_groups import Execute
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.run import PipelineName, parse_time
@@ -63,7 +63,7 @@ def bootstrap(
         if execute
         else bootstrap_operations.plan_bootstrap(context, request)
     )
-    show_fields({k: v for k, v in brought(done).items() if k not in ("from", "left_behind")}, as_json=as_json)
+    show_fields({k: v for k, v in import_facts(done).items() if k not in ("from", "left_behind")}, as_json=as_json)
     note(f"Next: tidemark run {pipeline}" if done.checkpoint else "Next: the same command with --execute")
 
 

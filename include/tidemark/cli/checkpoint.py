@@ -9,7 +9,7 @@ from tidemark.answers.checkpoint_details import StateLayers
 from tidemark.answers.checkpoint_facts import checkpoint_facts, iso
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.option_groups import Execute
-from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, to_datetime
 from tidemark.cli.replay import replay
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
@@ -62,7 +62,7 @@ def list_checkpoints(
     show_rows(rows, as_json=as_json, empty=f"{pipeline} has no checkpoints yet: tidemark run {pipeline}")
     pending = checkpoints.find_pending(context, pipeline)
     if pending is not None:
-        note(f"in progress: {pending.name} (planned {when(pending.planned_at_ms)})")
+        note(f"in progress: {pending.name} (planned {to_datetime(pending.planned_at_ms)})")
 
 
 def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = False) -> None:
@@ -201,7 +201,7 @@ def _line(found: Checkpoint) -> dict[str, Any]:
     return {
         "id": found.plan.name,
         "timeline": found.plan.slot.timeline,
-        "until": None if interval is None else when(interval.end_ms),
+        "until": None if interval is None else to_datetime(interval.end_ms),
         "records": found.sealed.facts.records,
         "dead letters": f"{'≤ ' if found.sealed.dead_lettered_at_most else ''}{found.sealed.dead_lettered}",
         "run": human_bytes(found.sealed.run_bytes),

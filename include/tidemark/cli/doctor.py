@@ -20,7 +20,7 @@ import typer
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.core.names import S3Url
-from tidemark.redaction import redacted
+from tidemark.redaction import redact
 from tidemark.settings import Settings, load_settings
 
 Verdict = Literal["ok", "note", "missing"]
@@ -197,7 +197,7 @@ def _broker_answers(bootstrap: str, options: Mapping[str, str]) -> bool:
 
 def spark_answers(settings: Settings) -> Finding:
     """Checks that the configured Spark server accepts connections."""
-    address, shown = settings.spark_address, redacted(settings.spark_address)
+    address, shown = settings.spark_address, redact(settings.spark_address)
     host, _, port = address.removeprefix("sc://").partition(";")[0].partition("/")[0].partition(":")
     if not address.startswith("sc://"):
         return Finding(check="spark", verdict="ok", detail=f"{shown}: each checkpoint starts its own")

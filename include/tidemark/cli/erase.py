@@ -113,7 +113,7 @@ def _show_behind(pipeline: str, report: ErasureReport) -> None:
 
 
 def _show_remains(report: ErasureReport) -> None:
-    left = report.remains
+    left = report.residue
     for table, rows in left.dead_letters.items():
         note(f"not erased: {rows} dead letters mention the key: {table}")
     for table, rows in left.sinks.items():

@@ -91,7 +91,7 @@ def import_(
         if execute
         else import_operations.plan_import(context, request)
     )
-    show_fields(brought(done), as_json=as_json)
+    show_fields(import_facts(done), as_json=as_json)
     where = f" --timeline {timeline}" if timeline else ""
     if done.checkpoint is None:
         note(f"Next: tidemark import {folder} --as {name}{where} --execute")
@@ -118,7 +118,7 @@ def _state(uid: str, made: Export) -> dict[str, Any]:
     }
 
 
-def brought(done: Imported) -> dict[str, Any]:
+def import_facts(done: Imported) -> dict[str, Any]:
     """The result of an import, or of its dry run."""
     return {
         "pipeline": done.pipeline,

@@ -32,7 +32,7 @@ from tidemark.cli import (
 from tidemark.cli.help_texts import keep_examples
 from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
-from tidemark.redaction import redacted, redacted_event
+from tidemark.redaction import redact, redacted_event
 
 app = typer.Typer(
     name="tidemark",
@@ -100,7 +100,7 @@ def entry() -> None:
 
 def _print_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Prints the full traceback of a bug in Tidemark, with secrets redacted."""
-    note(redacted("".join(traceback.format_exception(kind, error, trace)).rstrip()))
+    note(redact("".join(traceback.format_exception(kind, error, trace)).rstrip()))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -103,7 +103,7 @@ def human_bytes(count: int) -> str:
     return f"{size:.1f} TB"
 
 
-def when(ms: int | None) -> datetime | None:
+def to_datetime(ms: int | None) -> datetime | None:
     """Converts milliseconds since the epoch to a UTC datetime."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
 

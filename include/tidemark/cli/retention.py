@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.option_groups import Execute
-from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, when
+from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, to_datetime
 from tidemark.cli.progress import Counted
 from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
@@ -136,7 +136,7 @@ def _describe(found: DeletionPlan) -> None:
 def _show_files(found: DeletionPlan, *, every: bool) -> None:
     # A pipe gets all rows: a script that reads them needs them all.
     shown = found.free if every or not sys.stdout.isatty() else found.free[:_SHOWN]
-    rows = [{"file": f.path, "bytes": f.bytes, "free since": when(f.since_ms), "why": f.why} for f in shown]
+    rows = [{"file": f.path, "bytes": f.bytes, "free since": to_datetime(f.since_ms), "why": f.why} for f in shown]
     show_rows(rows, as_json=False, empty="nothing is free.")
     if len(shown) < len(found.free):
         note(f"… and {len(found.free) - len(shown)} more: --all shows them.")

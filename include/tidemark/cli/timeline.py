@@ -41,7 +41,7 @@ def list_timelines(pipeline: PipelineName, as_json: JsonFlag = False) -> None:
         print_json([describe_timeline(b) for b in found])
         return
     if sys.stdout.isatty():
-        stdout().print(drawn(found))
+        stdout().print(draw_tree(found))
     else:
         sys.stdout.writelines(f"{line}\n" for line in plain_tree(found))
 
@@ -89,7 +89,7 @@ def close(
         note("nothing was written. Next: the same command with --execute")
 
 
-def drawn(found: Sequence[Branch]) -> Tree:
+def draw_tree(found: Sequence[Branch]) -> Tree:
     """Draws the tree for a terminal, with the live timeline highlighted. An imported timeline is a separate root."""
     tree = Tree("", hide_root=True)
     _grow(tree, found, None)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, dataclass_transform, get_type_hints
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import field_type
-from tidemark.model.kinds.base.kind import StateDescriptor, annotated
+from tidemark.model.kinds.base.kind import StateDescriptor, annotate
 
 
 # Without field specifiers each field counts as one with a default. So `Aircraft()` and `Aircraft(flights=3)`
@@ -77,4 +77,4 @@ def _described(cls: type, name: str, hint: Any) -> StateDescriptor:
         checked_field(declared.was)
     if name == "clear":
         raise DeclarationError(f"{where}: `clear` is a method of every state class", next="rename the field.")
-    return replace(annotated(declared, checked_field(name), field_type(hint, where), where), hint=hint)
+    return replace(annotate(declared, checked_field(name), field_type(hint, where), where), hint=hint)

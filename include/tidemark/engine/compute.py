@@ -13,22 +13,22 @@ from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.gate import Candidate, judge
-from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, lacking, processed
-from tidemark.engine.read.batch_reader import DecodedBatch, Taker
-from tidemark.engine.read.batch_stats import misread
-from tidemark.engine.read.broadcast_states import BroadcastStates, copied, copied_frame, joined
+from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_process
+from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch
+from tidemark.engine.read.batch_stats import inexact_read
+from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import applied_sql, dead_letters
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
-from tidemark.engine.session.spark_errors import translated
-from tidemark.engine.state.resolve_sql import finished
+from tidemark.engine.session.spark_errors import translate_spark_errors
+from tidemark.engine.state.resolve_sql import finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import adds_sql, limited, overflows_of, spark
+from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of, spark
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
@@ -65,11 +65,11 @@ def refuse_overflow(check: LimitCheck) -> None:
         StateOverflowError: a key is too large; the message names the field and the key.
         EngineError, StoreError: see the look-up.
     """
-    schema = limited(check.plan.schemas[check.uid])
+    schema = limited_schema(check.plan.schemas[check.uid])
     if schema is None or not check.files or not check.plan.handles[check.uid]:
         return
-    with translated():
-        found = finished(check.warehouse.session, _rows(check, schema), schema, check.now)
+    with translate_spark_errors():
+        found = finish_rows(check.warehouse.session, _rows(check, schema), schema, check.now)
         # Every field must be used in the query, or Spark omits it.
         found.agg(F.max(F.xxhash64(*(f.name for f in schema.fields)))).collect()
 
@@ -108,8 +108,8 @@ class SparkCompute:
         """Reads exactly the ranges of the plan, and the planned versions of foreign tables; see `ports.Compute`."""
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
-            copies = copied(self.warehouse, self.pipeline, plan, self.foreign)
-        taker = Taker(
+            copies = copy_tables(self.warehouse, self.pipeline, plan, self.foreign)
+        reader = BatchReader(
             pipeline=self.pipeline,
             warehouse=self.warehouse,
             plan=plan,
@@ -117,7 +117,7 @@ class SparkCompute:
             blocked=self.blocked(plan),
             folders=folders,
         )
-        intake = taker.taken()
+        intake = reader.read()
         try:
             if intake.inputs:
                 self.refuse_recreated(plan)
@@ -173,7 +173,7 @@ class SparkBatch:
         if operator is not None and uid not in self.counts:
             self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
         if isinstance(operator, Process) and self.counts[uid].applied:
-            done = processed(
+            done = run_process(
                 ProcessTask(
                     warehouse=compute.warehouse,
                     plan=self._plan,
@@ -193,7 +193,7 @@ class SparkBatch:
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
         if uid in self._processed:
-            with translated():
+            with translate_spark_errors():
                 done = self._sorted(uid, self._processed[uid].run, folder)
         elif uid in self._copies:
             done = self._copy(uid, folder)
@@ -208,26 +208,26 @@ class SparkBatch:
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
         letters = self._letters(uid)
-        with translated():
+        with translate_spark_errors():
             order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
             done = self._write(letters, order, folder, wanted, order)
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
         if done.rows != wanted:
-            raise misread(f"{uid}: {wanted} dead letters were counted, {done.rows} were written")
+            raise inexact_read(f"{uid}: {wanted} dead letters were counted, {done.rows} were written")
         return done
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """Writes the records that a process emitted, ordered by position; see `ports.Batch`."""
         order = [name for name, _ in ROW_ID[1:]]
-        with translated():
-            rows = lacking(self._plan, uid, self._processed[uid].sunk())
+        with translate_spark_errors():
+            rows = rows_to_send(self._plan, uid, self._processed[uid].sunk())
             return self._write(rows, order, folder, self.counts[uid].emitted, order)
 
     def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
-        with translated():
+        with translate_spark_errors():
             rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist()
@@ -239,7 +239,7 @@ class SparkBatch:
             return self._intake.tally.rejected
         if len(lettered) == 1 and not self._is_fed(lettered[0]):
             return self.counts[lettered[0]].dead_lettered
-        with translated():
+        with translate_spark_errors():
             places = [self._letters(uid).select("topic", "partition", "offset") for uid in lettered]
             return reduce(DataFrame.unionAll, places).distinct().count()
 
@@ -262,7 +262,7 @@ class SparkBatch:
             applied={uid: counts.applied for uid, counts in self.counts.items()},
             now=self._now,
         )
-        with translated():
+        with translate_spark_errors():
             return judge(gate, candidate)
 
     @property
@@ -272,7 +272,7 @@ class SparkBatch:
     def close(self) -> None:
         """Releases cached frames."""
         self._intake.release()
-        with translated():
+        with translate_spark_errors():
             self._broadcast.release()
         for done in self._processed.values():
             done.release()
@@ -281,7 +281,7 @@ class SparkBatch:
         read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
         if not read:
             return UidCounts(applied=0, dead_lettered=0)
-        with translated():
+        with translate_spark_errors():
             count = F.expr(f"count_if({applied_sql(self._plan.schemas[uid])})")
             (row,) = self._records(uid).agg(count.alias("applied"), F.count(F.lit(1)).alias("read")).collect()
         return UidCounts(applied=row["applied"], dead_lettered=row["read"] - row["applied"])
@@ -306,7 +306,7 @@ class SparkBatch:
         )
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
-        with translated():
+        with translate_spark_errors():
             return self._sorted(
                 uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder
             )
@@ -323,7 +323,7 @@ class SparkBatch:
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
-        found = joined((emitted + read)[0], schema.joins, self._broadcast)
+        found = join_states((emitted + read)[0], schema.joins, self._broadcast)
         dropped = blocked_column(schema, self._blocked)
         return found if dropped is None else found.where(~dropped)
 

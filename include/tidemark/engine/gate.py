@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidemark.declare.pipeline import Gate
-from tidemark.engine.state.resolve_sql import finished
+from tidemark.engine.state.resolve_sql import finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Expectation, Verdict
@@ -59,7 +59,7 @@ class Candidate:
         rows = self.warehouse.files(schema, self.runs[uid])
         if kind == "state" and self.plan.handles[uid]:
             rows = rows.unionAll(self.warehouse.stored_of(schema, self.plan.handles[uid], rows, self.applied[uid]))
-        return finished(self.warehouse.session, rows, schema, self.now if kind == "state" else Now())
+        return finish_rows(self.warehouse.session, rows, schema, self.now if kind == "state" else Now())
 
 
 def judge(gate: Gate, candidate: Candidate) -> Verdict:

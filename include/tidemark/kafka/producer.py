@@ -11,7 +11,7 @@ from confluent_kafka import Message as Report
 
 from tidemark.errors import BrokerError
 from tidemark.kafka.connection import LOGGER, fitting_settings
-from tidemark.model.checkpoint.messages import Message, refused
+from tidemark.model.checkpoint.messages import Message, record_refused
 
 STALL = 30.0
 """Seconds without a further acknowledged record after which sending is abandoned."""
@@ -88,7 +88,7 @@ class KafkaOutbox:
             number, message, error = culprits[0]
             ahead = [held for held in done.unsent if held[0] < number]
             if not ahead:
-                raise refused(message, topic, error.str(), self._safe)
+                raise record_refused(message, topic, error.str(), self._safe)
             # It belongs to another partition: a producer stops as a whole.
             done = self._produced(topic, _to_resend(ahead), _ONE_BY_ONE)
             culprits = _refused(done.unsent) or ([] if done.has_failed else culprits[:1])

@@ -9,7 +9,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress, covers
-from tidemark.coordinator.checkpoints.reports import reported
+from tidemark.coordinator.checkpoints.reports import record_report
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -18,7 +18,7 @@ from tidemark.coordinator.records.states import (
     PlanState,
     Refused,
     SealedPlan,
-    Void,
+    Subsumed,
 )
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, StoreError, TidemarkError
@@ -172,7 +172,7 @@ def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded
     with context.lock(name, given.slot.timeline, pipeline.checkpoint_timeout):
         done = loop.fold(given, request)
     last = _last_plan(done, given)
-    if isinstance(done.state, Aborted | Void) and not covers(last, request):
+    if isinstance(done.state, Aborted | Subsumed) and not covers(last, request):
         completed_or_raise(name, done.state)
     completed = tuple(made.id for made in done.checkpoints if made.id != last.id)
     return Folded(slot=str(last.slot), id=last.id, completed=completed)
@@ -259,7 +259,7 @@ def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) 
 
 def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
     """The plan that a fold stopped at; if no further plan was made, that of the newest checkpoint it completed."""
-    if isinstance(done.state, SealedPlan | Aborted | Void):
+    if isinstance(done.state, SealedPlan | Aborted | Subsumed):
         return done.state.plan
     if done.checkpoints:
         return done.checkpoints[-1].plan
@@ -304,7 +304,7 @@ def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
         kind = GateFailedError if gate else TidemarkError
         error = kind(f"{failure.reason.value}: {failure.message}", safe=_SAFE, next=failure.next)
         raise error.with_verdict(failure.verdict) if isinstance(error, GateFailedError) else error
-    if isinstance(state, Void):
+    if isinstance(state, Subsumed):
         raise ConflictError(
             f"SUBSUMED: timeline {state.closing.timeline} ended before {state.plan.name} was published",
             safe=_SAFE,
@@ -353,6 +353,6 @@ def report_offsets(context: Context, pipeline: Pipeline, checkpoint: Checkpoint)
             failure = error.what
             _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
         try:
-            reported(context.coordinator(pipeline.name), checkpoint, (name, source.group), failure)
+            record_report(context.coordinator(pipeline.name), checkpoint, (name, source.group), failure)
         except StoreError as error:
             _log.warning("report_not_kept", pipeline=pipeline.name, input=name, why=error.what)

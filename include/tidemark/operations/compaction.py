@@ -104,12 +104,12 @@ def describe_layers(context: Context, found: Checkpoint, uid: str) -> StateLayer
 
 def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list[str]:
     """Operators whose run an attempt has committed so far, without those that write nothing."""
-    from tidemark.storage.local_store import located
+    from tidemark.storage.local_store import join_path
     from tidemark.tables.delta_reader import newest, written_by
 
     found = []
     for uid, table in plan.tables.items():
-        opened = newest(located(context.warehouse.root, f"{table}/runs"))
+        opened = newest(join_path(context.warehouse.root, f"{table}/runs"))
         if opened is not None and written_by(opened, plan.id, attempt):
             found.append(uid)
     return found

@@ -9,8 +9,8 @@ from typing import TypeVar
 from tidemark.answers.retention_facts import ErasureFacts, FileWithKey, PartOfKey
 from tidemark.context import Context
 from tidemark.coordinator.retention.downstream_operators import Chained, in_order, rows_in_part
-from tidemark.coordinator.retention.erasure_residue import Remains, remains
-from tidemark.coordinator.retention.erasure_search import Found
+from tidemark.coordinator.retention.erasure_residue import ErasureResidue, erasure_residue
+from tidemark.coordinator.retention.erasure_search import KeyOccurrences
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
@@ -27,7 +27,7 @@ class ErasureReport:
         uid: the operator.
         key: its key, as text.
         found: where the key was before the erasure.
-        remains: the places that the erasure does not reach.
+        residue: the places that the erasure does not reach.
         done: the completed erasure.
         swept: the files that were deleted at once.
         chained: reports of downstream operators with the same key columns, from which the key is erased as well.
@@ -39,8 +39,8 @@ class ErasureReport:
 
     uid: str
     key: tuple[str, ...]
-    found: Found
-    remains: Remains
+    found: KeyOccurrences
+    residue: ErasureResidue
     done: Erased | None = None
     swept: Swept | None = None
     chained: tuple["ErasureReport", ...] = ()
@@ -124,10 +124,10 @@ def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Erase
 
 def _search(context: Context, eraser: Eraser) -> ErasureReport:
     searcher = eraser.searcher
-    found = searcher.look()
+    found = searcher.search_keys()
     refuse_held(eraser.coordinator, found)
     wanted = eraser.request
-    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, remains=remains(found, searcher))
+    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, residue=erasure_residue(found, searcher))
 
 
 def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:
@@ -174,7 +174,7 @@ def _texts(values: Sequence[object]) -> tuple[str, ...]:
 
 def describe_erasure(report: ErasureReport) -> ErasureFacts:
     """An erasure as an answer."""
-    found, left, done = report.found, report.remains, report.done
+    found, left, done = report.found, report.residue, report.done
     files = [(table, path, held) for table, of in found.files.items() for path, held in of.items()]
     return ErasureFacts(
         uid=report.uid,

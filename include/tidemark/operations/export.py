@@ -66,11 +66,11 @@ def _verify_source(context: Context, name: str, at: int | str | None) -> "Asked"
 
 
 def _write_local(context: Context, asked: "Asked", target: Path) -> Export:
-    from tidemark.storage.parquet_folder import appearing
+    from tidemark.storage.parquet_folder import create_atomically
 
     with open_job(asked.coordinator, "export", asked.found.id) as job:
         try:
-            with appearing(target, f".{target.name}.{job}") as folder:
+            with create_atomically(target, f".{target.name}.{job}") as folder:
                 return _write_files(context, asked, folder)
         except OSError as error:
             raise StoreError(

@@ -10,7 +10,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import PlannedInputs
 from tidemark.coordinator.recovery.import_state import Importer, Importing
-from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
+from tidemark.coordinator.recovery.segment_importer import SegmentImport, SegmentImporter
 from tidemark.environment import random_id
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint import object_keys as keys
@@ -114,7 +114,7 @@ def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> 
         with open_job(importer.coordinator, "import", number) as job:
             for uid, handle in wanted.handles(number).items():
                 if named & {segment.path for segment in handle}:
-                    _bring(context, importer, folder, wanted, wanted.brought(uid, number, job))
+                    _import_segment(context, importer, folder, wanted, wanted.segment_import(uid, number, job))
             plan = importer.plan(wanted, slot, number)
             return describe_import(wanted, plan, importer.complete(plan))
 
@@ -160,27 +160,29 @@ def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]
         yield ExportFolder(folder)
 
 
-def _bring(context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, brought: Brought) -> None:
+def _import_segment(
+    context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, imported: SegmentImport
+) -> None:
     """Copies an operator's rows to a table of their own."""
     from tidemark.engine.write.parquet_writer import bounded_columns, written_run
-    from tidemark.storage.local_store import filled
+    from tidemark.storage.local_store import stage_folder
 
-    state = wanted.export.states[brought.uid]
+    state = wanted.export.states[imported.uid]
 
     def write(place: str) -> WrittenRun:
-        with filled(context.warehouse.root, place) as there:
+        with stage_folder(context.warehouse.root, place) as there:
             folder.copy(state.stored, there)
             return written_run(str(there), state.rows, bounded_columns(state.schema))
 
-    made = Bringer(coordinator=importer.coordinator, tables=context.tables).bring(brought, write)
-    if StateHandle((made,)) != wanted.handles(brought.number)[brought.uid]:
-        raise StoreError(f"{brought.table} is not the expected table", next="import again: it uses another name.")
+    made = SegmentImporter(coordinator=importer.coordinator, tables=context.tables).import_segment(imported, write)
+    if StateHandle((made,)) != wanted.handles(imported.number)[imported.uid]:
+        raise StoreError(f"{imported.table} is not the expected table", next="import again: it uses another name.")
 
 
 def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, done: Checkpoint | None) -> Imported:
     """Describes the result of an import, or its preview."""
     named = {segment.path for handle in inputs.handles.values() for segment in handle}
-    brought = {path.split("/")[2] for path in named}
+    imported = {path.split("/")[2] for path in named}
     return Imported(
         export=wanted.export,
         pipeline=wanted.pipeline.name,
@@ -188,5 +190,5 @@ def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, d
         checkpoint=None if done is None else done.plan.name,
         rows={uid: handle.rows for uid, handle in inputs.handles.items()},
         empty=tuple(uid for uid, handle in inputs.handles.items() if not handle),
-        left_behind=tuple(uid for uid, state in wanted.export.states.items() if state.rows and uid not in brought),
+        left_behind=tuple(uid for uid, state in wanted.export.states.items() if state.rows and uid not in imported),
     )

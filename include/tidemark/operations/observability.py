@@ -14,19 +14,19 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import classify
-from tidemark.coordinator.records.checkpoint_counts import tally
+from tidemark.coordinator.records.checkpoint_counts import count_checkpoints
 from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.timelines import Stops
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.metrics import NONE, Punctuality, Standing, gauges
+from tidemark.model.checkpoint.metrics import NONE, DeadlineStatus, Standing, gauges
 from tidemark.model.checkpoint.openlineage_events import (
     EMBEDDED_BROKER,
     Attempted,
     Json,
     Naming,
-    attempted,
+    attempt_of,
     without_nulls,
 )
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -52,17 +52,17 @@ def measure(context: Context, name: str) -> Standing:
     restores = [b.genesis.at_ms for b in tree if b.genesis is not None and b.genesis.why == "restore"]
     return Standing(
         pipeline=name,
-        tally=tally(coordinator.objects),
+        tally=count_checkpoints(coordinator.objects),
         newest=newest,
         sealed_ms=None if newest is None else sealed_ms(coordinator, newest.plan, newest.sealed),
         restored_ms=max(restores, default=None),
         failures_in_row=coordinator.failures_in_a_row(),
         layers=_deepest(context, newest),
-        punctuality=measure_punctuality(context, name, live),
+        deadline=measure_deadline(context, name, live),
     )
 
 
-def measure_punctuality(context: Context, name: str, live: Branch) -> Punctuality:
+def measure_deadline(context: Context, name: str, live: Branch) -> DeadlineStatus:
     """Measures a pipeline against its deadline.
 
     Args:
@@ -71,7 +71,7 @@ def measure_punctuality(context: Context, name: str, live: Branch) -> Punctualit
         live: its live timeline.
     """
     coordinator = context.coordinator(name)
-    return Punctuality(
+    return DeadlineStatus(
         now_ms=context.clock.now_ms(),
         since_ms=_since(coordinator, live),
         deadline_ms=context.settings.deadline_ms(name),
@@ -102,7 +102,7 @@ def check_deadline(context: Context, name: str) -> DeadlineFacts:
         StoreError, CorruptObjectError: the store could not be read.
     """
     found = measure(context, name)
-    at = found.punctuality
+    at = found.deadline
     return DeadlineFacts(
         pipeline=name,
         late=at.is_late,
@@ -214,7 +214,7 @@ def execute_attempt(
 def announce(context: Context, found: Checkpoint) -> None:
     """Announces a completed checkpoint; a repeated call announces the same event."""
     if context.observers.lineage is not None:
-        _announce(context, attempted(found, _naming(context)).completed(context.clock.now_ms(), found))
+        _announce(context, attempt_of(found, _naming(context)).completed(context.clock.now_ms(), found))
 
 
 def _naming(context: Context) -> Naming:

@@ -15,7 +15,7 @@ from tidemark.coordinator.plans.restore_point import Beginning
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, patched
+from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
@@ -165,7 +165,7 @@ def _given_patches(
     inputs = planner.plan(pipeline, Slot(timeline=request.name, sequence=2), parent, allow_removed=False)
     return {
         uid: GivenPatch(
-            schema=patched(inputs.schemas[uid], found.id + 1),
+            schema=mark_patched(inputs.schemas[uid], found.id + 1),
             handle=inputs.handles[uid],
             now=found.now,
             at_ms=_accessed_ms(inputs.schemas[uid], found, request.at),
@@ -187,12 +187,12 @@ def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
 
 def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
     from tidemark.engine.write.parquet_writer import bounded_columns, written_run
-    from tidemark.storage.local_store import filled
+    from tidemark.storage.local_store import stage_folder
     from tidemark.storage.parquet_folder import ParquetFolder
 
     bounded = bounded_columns(prepared.given[uid].schema)
     try:
-        with filled(context.warehouse.root, folder) as there:
+        with stage_folder(context.warehouse.root, folder) as there:
             made = prepared.rows[uid].write(ParquetFolder(there.parent), there.name, number)
             return written_run(str(there), sum(f.rows or 0 for f in made), bounded)
     except OSError as error:

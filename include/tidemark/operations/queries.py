@@ -37,7 +37,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
         StateOverflowError, StoreError: as readers of state raise them.
     """
     from tidemark.readers import checkpoint_tables as tables
-    from tidemark.readers.sql_views import Catalogue, answer
+    from tidemark.readers.sql_views import Catalogue, run_statement
 
     line = _Line(context, name, checkpoint)
     catalogue = Catalogue(
@@ -51,7 +51,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
             "metrics": lambda: tables.metrics_table(line.all, reports(context.coordinator(name))),
         },
     )
-    return answer(statement, catalogue)
+    return run_statement(statement, catalogue)
 
 
 def connect_duckdb(context: Context, found: Checkpoint, *uids: str) -> "duckdb.DuckDBPyConnection":

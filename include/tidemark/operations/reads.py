@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tidemark.context import Context
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.released_checkpoints import usable
-from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.codec import to_json
@@ -57,7 +57,7 @@ def get_recorded_checkpoint(
     """
     coordinator = context.coordinator(context.require_pipeline(name))
     found = coordinator.timelines.checkpoint(checkpoint_id)
-    return found, released(coordinator.objects, found.plan.name)
+    return found, read_release(coordinator.objects, found.plan.name)
 
 
 def list_released(context: Context, name: str) -> frozenset[str]:
@@ -129,13 +129,13 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
         UsageError: only Spark can read the state.
         CorruptObjectError: the text is gone or damaged.
     """
-    from tidemark.sql.resolve import filled, resolving_sql
+    from tidemark.sql.resolve import bind_clocks, resolving_sql
 
     name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
     if name is None:
         return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
     text = context.coordinator(checkpoint.plan.pipeline).objects.query(name)
-    return filled(text, checkpoint.now, dialect)
+    return bind_clocks(text, checkpoint.now, dialect)
 
 
 def read_state(

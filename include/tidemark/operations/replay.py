@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.records.released_checkpoints import usable
-from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.records.tombstones import read_release
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -123,7 +123,7 @@ def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> No
     if found.plan.parent is None or not any(found.plan.handles.values()):
         return
     parent = coordinator.timelines.checkpoint(found.plan.parent)
-    if released(coordinator.objects, parent.plan.name) is None:
+    if read_release(coordinator.objects, parent.plan.name) is None:
         return
     try:
         whole = all(context.files_exist(handle) for handle in found.plan.handles.values())
@@ -149,11 +149,11 @@ def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, listener: S
 
 def _compared(context: Context, found: Checkpoint, again: Checkpoint, uid: str) -> ReplayedState:
     from tidemark.readers.checkpoint_reader import read_checkpoint
-    from tidemark.readers.state_hash import differing, hash_of
+    from tidemark.readers.state_hash import first_differences, hash_of
 
     schema, warehouse = found.plan.schemas[uid], context.warehouse.root
     rows, others = read_checkpoint(warehouse, found, uid), read_checkpoint(warehouse, again, uid)
     made = ReplayedState(uid=uid, recorded=hash_of(schema, rows), replayed=hash_of(schema, others))
     if made.is_equal:
         return made
-    return replace(made, differing=tuple(differing(schema, rows, others, _SHOWN)))
+    return replace(made, differing=tuple(first_differences(schema, rows, others, _SHOWN)))

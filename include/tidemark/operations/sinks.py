@@ -17,10 +17,10 @@ from tidemark.answers.sink_facts import (
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
-from tidemark.environment import lazily
+from tidemark.environment import lazy_proxy
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
@@ -168,7 +168,7 @@ def deliver(context: Context, name: str) -> int:
     try:
         coordinator = context.coordinator(name)
         failing = set[str]()
-        for due in undelivered(coordinator):
+        for due in list_undelivered(coordinator):
             if due.table.name in failing:
                 continue
             if not is_live(coordinator, due):
@@ -176,7 +176,7 @@ def deliver(context: Context, name: str) -> int:
                 break
             try:
                 records = _send(context, due)
-                delivered(coordinator, replace(due, records=records))
+                record_delivery(coordinator, replace(due, records=records))
                 sent += records
             except Exception as error:
                 failing.add(due.table.name)
@@ -198,7 +198,7 @@ def _send(context: Context, due: Undelivered) -> int:
     skipped = {held for held in refusals.skipped_ids(name) if held.startswith(f"{commit_id(plan)}/")}
     if skipped:
         _log.warning("records_skipped", pipeline=plan.pipeline, sink=name, checkpoint=plan.name, records=len(skipped))
-    last, services = refusals.refusal(name, plan.id), Services(kafka=lazily(lambda: context.outbox))
+    last, services = refusals.refusal(name, plan.id), Services(kafka=lazy_proxy(lambda: context.outbox))
     if last is None:
         return _outbox(context, due).deliver(services, skipped=skipped)
     return _outbox(context, due).deliver(services, skipped=skipped, refused=last.record, digest=last.ahead)

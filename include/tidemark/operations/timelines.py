@@ -8,10 +8,10 @@ from tidemark.answers.checkpoint_facts import iso, loss_of, span_of
 from tidemark.answers.timeline_facts import CloseFacts, ForkFacts, PromoteFacts, RestoreFacts, TimelineFacts
 from tidemark.context import Context
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Behind, Ended, Forked, Promoted, Restored, Superseded
+from tidemark.coordinator.records.states import Ended, Forked, Promoted, PromotionBlocked, Restored, Superseded
 from tidemark.coordinator.records.timeline_tree import Branch, branch, branches
-from tidemark.coordinator.records.tombstones import released
-from tidemark.coordinator.recovery.latest_valid import newest_whole
+from tidemark.coordinator.records.tombstones import read_release
+from tidemark.coordinator.recovery.latest_valid import latest_valid
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_preview import RestorePlan
@@ -55,7 +55,7 @@ def restore(context: Context, name: str, request: RestoreRequest) -> tuple[Resto
         plan.refuse_gaps()
     done = recovery.restore(beginning, request.request)
     if isinstance(done, Superseded):
-        raise superseded(name, done)
+        raise superseded_error(name, done)
     report_state_left_behind(name, done.genesis)
     return plan, done
 
@@ -106,10 +106,10 @@ def promote(context: Context, name: str, timeline: str, *, discard: bool = False
     done = Promotion(coordinator=context.coordinator(context.require_pipeline(name))).promote(
         timeline, discard=discard, send=send
     )
-    if isinstance(done, Behind):
+    if isinstance(done, PromotionBlocked):
         raise behind(name, done)
     if isinstance(done, Superseded):
-        raise superseded(name, done)
+        raise superseded_error(name, done)
     return done
 
 
@@ -167,8 +167,8 @@ def find_beginning(context: Context, name: str, request: RestoreRequest) -> tupl
     coordinator, pipeline = context.coordinator(context.require_pipeline(name)), context.pipeline(name)
     if request.newest_whole:
         line = coordinator.timelines.chain(coordinator.timelines.live())
-        chain = (c for c in line if released(coordinator.objects, c.plan.name) is None)
-        found = newest_whole(chain, partial(verification.verify_checkpoint, context), request.max_fallback)
+        chain = (c for c in line if read_release(coordinator.objects, c.plan.name) is None)
+        found = latest_valid(chain, partial(verification.verify_checkpoint, context), request.max_fallback)
         for passed, why in found.passed_over:
             _log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
         beginning = request.at(found).beginning(coordinator)
@@ -258,7 +258,7 @@ def report_state_left_behind(name: str, genesis: Genesis) -> None:
         _log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
 
 
-def behind(name: str, found: Behind) -> ConflictError:
+def behind(name: str, found: PromotionBlocked) -> ConflictError:
     """The error of a promote whose fork must catch up first."""
     lacking = ", ".join(c.plan.name for c in found.lacking)
     won = "a checkpoint completed meanwhile: " if found.overtaken else ""
@@ -269,7 +269,7 @@ def behind(name: str, found: Behind) -> ConflictError:
     )
 
 
-def superseded(name: str, found: Superseded) -> ConflictError:
+def superseded_error(name: str, found: Superseded) -> ConflictError:
     """The error of a restore or promote that came after another one."""
     left = "" if found.genesis is None else f"; {found.genesis.timeline} stays next to it"
     return ConflictError(

@@ -99,7 +99,7 @@ class StateType:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class StateResult:
     """The result of a key's state.
 
     Attributes:
@@ -117,14 +117,14 @@ class Settled:
     entries: tuple[Entry, ...]
 
 
-def settled(cells: Iterable[Cell]) -> Settled:
+def settle(cells: Iterable[Cell]) -> StateResult:
     """Finishes the work on a key; called once."""
     cells = tuple(cells)
     # Every cell must settle, even after one has changed.
     changed = [cell.settle() for cell in cells]
     if not any(changed):
-        return Settled(False, False, 0, (), ())
-    return Settled(
+        return StateResult(False, False, 0, (), ())
+    return StateResult(
         changed=True,
         is_empty=not any(cell.is_present for cell in cells),
         size=sum(cell.size for cell in cells),
@@ -138,7 +138,7 @@ def _reading(name: str) -> Callable[[Any], Any]:
 
 
 def _maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:
-    return _makers()[type(field.kept)](field, shape)
+    return _makers()[type(field.process_kind)](field, shape)
 
 
 def _map_maker(field: StoredField, shape: Shape) -> Callable[..., Cell]:

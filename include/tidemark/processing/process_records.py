@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tidemark.processing.live_operator_state import TaskState
 
 
-class Placed(NamedTuple):
+class PositionedRecord(NamedTuple):
     """A record of a key: its origin, its event time, its access time, and the record itself.
 
     `n` is 0 for a record of a source; a record emitted by another operator has the number assigned there. `event_time`

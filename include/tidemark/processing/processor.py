@@ -15,9 +15,9 @@ from tidemark.model.core.offsets import NUMBERS, PER_RECORD
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, key_text
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
-from tidemark.processing.live import Settled, StateType, StoredRow, settled
+from tidemark.processing.live import StateResult, StateType, StoredRow, settle
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
-from tidemark.processing.process_records import Emitted, FailedRecord, Output, Placed
+from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
 from tidemark.processing.shapes import Shape, record_shape, shape_of
 from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
 
@@ -33,7 +33,7 @@ def key_words(key: Sequence[object]) -> str:
     return ", ".join(map(key_text, key))
 
 
-def failed(uid: str, key: Sequence[object], place: Placed, error: Exception) -> ProcessFunctionError:
+def function_error(uid: str, key: Sequence[object], place: PositionedRecord, error: Exception) -> ProcessFunctionError:
     """Returns the error for a function that raised."""
     steps = [s for s in traceback.extract_tb(error.__traceback__) if not _is_ours(s.filename)]
     at = f" ({steps[-1].name}, line {steps[-1].lineno})" if steps else ""
@@ -107,7 +107,7 @@ class Processing:
             lists=lists,
         )
 
-    def process(self, key: Key, stored: Sequence[StoredRow], records: Iterable[Placed], out: Output) -> None:
+    def process(self, key: Key, stored: Sequence[StoredRow], records: Iterable[PositionedRecord], out: Output) -> None:
         """Runs the function for one key.
 
         Args:
@@ -133,7 +133,7 @@ class Processing:
             else:
                 return
 
-    def _once(self, key: Key, stored: Sequence[StoredRow], records: Iterable[Placed], out: Output) -> None:
+    def _once(self, key: Key, stored: Sequence[StoredRow], records: Iterable[PositionedRecord], out: Output) -> None:
         waiting = iter(records)
         first = next(waiting)
         clock = KeyClock(first.at, first)
@@ -141,7 +141,7 @@ class Processing:
         emitted: list[Emitted] = []
         try:
             self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted, out.task)
-            came_to = settled(cells.values())
+            came_to = settle(cells.values())
         except MemoryError:
             raise
         except Exception as error:
@@ -185,7 +185,7 @@ class Processing:
             raise TypeError(f"yielded {item!r:.200}, {wanted}")
         return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
 
-    def _rows(self, key: Key, was_stored: bool, came_to: Settled) -> list[tuple[Any, ...]]:
+    def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
         """Yields the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
 
         The key's tombstone alone is not enough: once the key returns and a compaction keeps only its newest row,
@@ -206,7 +206,7 @@ class Processing:
     def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
         for f in self.state.schema.fields:
             length = cells[f.name].length
-            if f.kept.is_limited and length > f.limit:
+            if f.process_kind.is_limited and length > f.limit:
                 what = f"{f.name} of key ({key_words(key)}) has {length:,} elements, its limit is {f.limit:,}"
                 raise overflow(self.operator.uid, what)
         bound = self.operator.max_state_bytes
@@ -214,10 +214,10 @@ class Processing:
             what = f"key ({key_words(key)}) has about {size:,} bytes of state, the limit is {bound:,}"
             raise overflow(self.operator.uid, what)
 
-    def _failed(self, key: Key, place: Placed, error: Exception) -> ProcessFunctionError | StateOverflowError:
+    def _failed(self, key: Key, place: PositionedRecord, error: Exception) -> ProcessFunctionError | StateOverflowError:
         if isinstance(error, DoesNotFit) and self.operator.on_error == "fail":
             return overflow(self.operator.uid, f"key ({key_words(key)}): {error}")
-        return failed(self.operator.uid, key, place, error)
+        return function_error(self.operator.uid, key, place, error)
 
     @cached_property
     def _takes_broadcast(self) -> bool:
@@ -241,7 +241,7 @@ class Processing:
         return places
 
 
-def _handed(records: Iterable[Placed], clock: KeyClock) -> Iterator[Any]:
+def _handed(records: Iterable[PositionedRecord], clock: KeyClock) -> Iterator[Any]:
     """Yields the records themselves, one by one; the clock has the last one."""
     for placed in records:
         clock.place = placed

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.local_store import Root, arrow_place, located
-from tidemark.tables.delta_reader import refused
+from tidemark.storage.local_store import Root, arrow_place, join_path
+from tidemark.tables.delta_reader import unusable_table
 
 _POSITION = ["topic", "partition", "offset"]
 _WHY = [*_POSITION, "uid", "reason"]
@@ -67,8 +67,10 @@ def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[
     for segment, f in files_of(warehouse, handle):
         if f.checkpoint != checkpoint:
             continue
-        path, system = arrow_place(located(warehouse, segment.path, f.path))
+        path, system = arrow_place(join_path(warehouse, segment.path, f.path))
         try:
             yield pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
         except (OSError, pa.ArrowInvalid) as error:
-            raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+            raise unusable_table(
+                join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}"
+            ) from error

@@ -29,7 +29,9 @@ _CLOSED = {
 
 
 @contextmanager
-def opened(files: Sequence[str] = (), config: Mapping[str, str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_connection(
+    files: Sequence[str] = (), config: Mapping[str, str] | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens a connection in memory, in UTC, with Tidemark's macros.
 
     Args:
@@ -53,7 +55,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class Ask(Protocol):
+class QueryRunner(Protocol):
     """Runs queries over Arrow tables, one after the other."""
 
     def __call__(self, sql: str, **tables: Any) -> pa.Table:
@@ -61,9 +63,9 @@ class Ask(Protocol):
 
 
 @contextmanager
-def asking() -> Iterator[Ask]:
+def open_query_runner() -> Iterator[QueryRunner]:
     """Opens a connection for many small queries, because opening one takes longer than most of them."""
-    with opened() as connection:
+    with open_connection() as connection:
 
         def ask(sql: str, **tables: Any) -> pa.Table:
             for name, table in tables.items():
@@ -76,7 +78,7 @@ def asking() -> Iterator[Ask]:
         yield ask
 
 
-def streamed(rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def stream_batches(rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a query in these columns, a batch at a time, while DuckDB continues.
 
     Raises:
@@ -91,7 +93,7 @@ def streamed(rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.Re
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def translate_duckdb_errors(what: str) -> Iterator[None]:
     """Translates DuckDB's errors.
 
     Args:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 from tidemark.readers.state_diff import Comparison, Detail
 
 _CLOSE = 1e-9
@@ -82,7 +82,7 @@ def change_of(compared: Comparison, examples: int = 3) -> StateChange:
     both = [name for name in after if name in before]
     inexact = [f.name for f in compared.schema.fields if not f.exact]
     counts = Counter(rows.column("change").to_pylist())
-    with asking() as ask:
+    with open_query_runner() as ask:
         updated = ask("FROM rows WHERE change = 'updated'", rows=rows)
         fields = tuple(f for name in both if (f := _field(ask, updated, name, name in inexact)).keys)
         differs = " OR ".join(_differs(updated, name, name in inexact) for name in both) or "false"
@@ -111,7 +111,7 @@ def _type(updated: pa.Table, name: str) -> pa.DataType:
 
 
 def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
-    before, after = f"before.{quoted(name)}", f"after.{quoted(name)}"
+    before, after = f"before.{quote(name)}", f"after.{quote(name)}"
     if not (inexact and pa.types.is_floating(_type(updated, name))):
         return f"({before} IS DISTINCT FROM {after})"
     # An infinite value, or one that is not a number, is close to itself only.
@@ -120,13 +120,13 @@ def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
     return f"({before} IS DISTINCT FROM {after} AND coalesce({odd} OR {far}, true))"
 
 
-def _field(ask: Ask, updated: pa.Table, name: str, inexact: bool) -> FieldChange:
+def _field(ask: QueryRunner, updated: pa.Table, name: str, inexact: bool) -> FieldChange:
     number, where = _number(_type(updated, name)), _differs(updated, name, inexact)
     if number is None:
         (found,) = ask(f"SELECT count(*) AS n FROM u WHERE {where}", u=updated).to_pylist()
         return FieldChange(name=name, keys=found["n"])
     of, read, most = number
-    by = f"TRY(CAST(after.{quoted(name)} AS {of}) - CAST(before.{quoted(name)} AS {of}))"
+    by = f"TRY(CAST(after.{quote(name)} AS {of}) - CAST(before.{quote(name)} AS {of}))"
     # An aggregate of decimals fails if it overflows, and TRY cannot contain aggregates.
     fits = f"FILTER ((SELECT sum(abs(CAST({by} AS DOUBLE))) FROM u WHERE {where}) < {most})" if most else ""
     (found,) = ask(

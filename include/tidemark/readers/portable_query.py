@@ -2,13 +2,13 @@
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB, DUCKDB_MACROS, SPARK, Dialect
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.duckdb_session import literal
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import empty_columns, mapped_sql, stored_columns
-from tidemark.storage.local_store import Root, located, spark_root
+from tidemark.storage.local_store import Root, join_path, spark_root
 
 
 def spark_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) -> str:
@@ -38,7 +38,7 @@ def duckdb_query(warehouse: Root, checkpoint: Checkpoint, uid: str, query: str) 
         return _nothing(checkpoint, uid, '"')
     files: dict[Segment, list[str]] = {segment: [] for segment in handle}
     for segment, live in files_of(warehouse, handle):
-        files[segment].append(literal(str(located(warehouse, segment.path, live.path))))
+        files[segment].append(literal(str(join_path(warehouse, segment.path, live.path))))
     parts = [
         _selected(schema, s, "read_parquet([\n    " + ",\n    ".join(paths) + "\n  ])", DUCKDB)
         for s, paths in files.items()
@@ -60,7 +60,7 @@ def _spark_part(schema: OperatorSchema, s: Segment, warehouse: str) -> str:
 def _selected(schema: OperatorSchema, s: Segment, source: str, dialect: Dialect) -> str:
     if schema.layout(s.path) is not None:
         return "  " + mapped_sql(schema, s.path, source, dialect)
-    return f"  SELECT {', '.join(dialect.text(quoted(name)) for name in stored_columns(schema))}\n  FROM {source}"
+    return f"  SELECT {', '.join(dialect.text(quote(name)) for name in stored_columns(schema))}\n  FROM {source}"
 
 
 def _whole(checkpoint: Checkpoint, uid: str, parts: list[str], query: str) -> str:

@@ -12,8 +12,8 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.local_store import Root, arrow_place, located
-from tidemark.tables.delta_reader import refused
+from tidemark.storage.local_store import Root, arrow_place, join_path
+from tidemark.tables.delta_reader import unusable_table
 from tidemark.tables.delta_tables import arrow_schema
 
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
@@ -93,14 +93,16 @@ def _rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[pa.Tab
     for segment, f in files_of(warehouse, table.handle):
         if f.checkpoint != checkpoint:
             continue
-        path, system = arrow_place(located(warehouse, segment.path, f.path))
+        path, system = arrow_place(join_path(warehouse, segment.path, f.path))
         try:
             held = pq.read_table(
                 path, columns=_stored_columns(table, segment.path), partitioning=None, filesystem=system
             )
             rows = pa.table([_column(held, of) for of in schema], schema=schema)
         except (OSError, pa.ArrowInvalid) as error:
-            raise refused(located(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+            raise unusable_table(
+                join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}"
+            ) from error
         yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
 
 

@@ -14,7 +14,13 @@ import pyarrow as pa
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.kinds.base.sql import DUCKDB_MACROS
 from tidemark.readers.checkpoint_reader import View
-from tidemark.readers.duckdb_session import is_damage, message_of, opened, refuse_overflow, told
+from tidemark.readers.duckdb_session import (
+    is_damage,
+    message_of,
+    open_connection,
+    refuse_overflow,
+    translate_duckdb_errors,
+)
 
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _ABSENT = re.compile(r"Table with name (.+?) does not exist")
@@ -40,15 +46,15 @@ class Catalogue:
     def names(self) -> list[str]:
         """All relations that a statement may read, as SQL writes them."""
         views = [*self.tables, *(u for u in self.uids if u not in self.tables)]
-        return [*map(written, views), *(f"{written(u + _AT)}(N)" for u in self.uids)]
+        return [*map(quote_name, views), *(f"{quote_name(u + _AT)}(N)" for u in self.uids)]
 
 
-def written(name: str) -> str:
+def quote_name(name: str) -> str:
     """Returns a name as SQL writes it, in double quotes if it needs them."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def answer(statement: str, catalogue: Catalogue) -> pa.Table:
+def run_statement(statement: str, catalogue: Catalogue) -> pa.Table:
     """Returns the rows of a statement, with distinct column names.
 
     Args:
@@ -65,11 +71,11 @@ def answer(statement: str, catalogue: Catalogue) -> pa.Table:
         return pa.table({"name": catalogue.names})
     files: list[str] = []
     try:
-        with opened() as connection:
+        with open_connection() as connection:
             _refuse_others(connection.extract_statements(statement))
         found = _named(statement, catalogue)
         files += [path for view in found.states.values() for path in view.rows.files]
-        with opened(files) as connection:
+        with open_connection(files) as connection:
             _register(connection, found)
             connection.execute("SET lock_configuration = true")
             return _distinct(connection.sql(statement).to_arrow_table())
@@ -112,11 +118,11 @@ def _register(connection: duckdb.DuckDBPyConnection, found: _Named) -> None:
     for name, table in found.tables.items():
         connection.register(name, table)
     for name, view in found.states.items():
-        with told(f"state of {name} cannot be read"):
+        with translate_duckdb_errors(f"state of {name} cannot be read"):
             relation = view.rows.registered(connection, f"rows of {name}")
             connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
     for uid in found.functions:
-        macro = written(f"{uid}{_AT}")
+        macro = quote_name(f"{uid}{_AT}")
         connection.execute(f"CREATE TEMP MACRO {macro}(n) AS TABLE FROM query_table('{uid}@' || n)")
 
 
@@ -128,7 +134,7 @@ def _ids(words: Sequence[str], uid: str) -> list[int]:
         n = words[at + 2] if words[at + 3 : at + 4] == [")"] else ""
         if not n.isdecimal():
             raise UsageError(
-                f"{function} takes the number of a checkpoint", next=f"write {written(function)}(17) for chk-17."
+                f"{function} takes the number of a checkpoint", next=f"write {quote_name(function)}(17) for chk-17."
             )
         found.add(int(n))
     return sorted(found)
@@ -173,8 +179,8 @@ def _translate(error: duckdb.Error, catalogue: Catalogue, files: Sequence[str]) 
 def connect(states: Mapping[str, View]) -> duckdb.DuckDBPyConnection:
     """Returns a connection in memory and in UTC, with a view of each state under the name of its operator.
 
-    A query reads only the parts of the files that it needs. Unlike `answer`, the connection can do everything that
-    DuckDB can.
+    A query reads only the parts of the files that it needs. Unlike `run_statement`, the connection can do everything
+    that DuckDB can.
 
     Raises:
         StoreError: DuckDB cannot read a state.

@@ -13,17 +13,17 @@ from enum import Enum
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.kinds.base.sql import key_columns, quoted
+from tidemark.model.kinds.base.sql import key_columns, quote
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
-from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 from tidemark.readers.stored_rows import StoredRows
 from tidemark.storage.local_store import Root
 
 
 # Rows of a diff: two resolved states compared in full, and changed keys in their displayed form.
-def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table) -> pa.Table:
+def compare_states(ask: QueryRunner, schema: OperatorSchema, before: pa.Table, after: pa.Table) -> pa.Table:
     """Returns keys that differ between two resolved states: key columns and `_change`.
 
     Floating-point sums and means may differ in their last bits after a compaction, so only their nulls are compared. If
@@ -32,7 +32,7 @@ def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table
     keys = ", ".join(key_columns(schema))
     same = [
         f"_b.{f} IS NOT DISTINCT FROM _a.{f}" if exact else f"(_b.{f} IS NULL) = (_a.{f} IS NULL)"
-        for f, exact in ((quoted(f.name), f.exact) for f in schema.fields if f.name in before.column_names)
+        for f, exact in ((quote(f.name), f.exact) for f in schema.fields if f.name in before.column_names)
     ]
     alike = " AND ".join(["_b._changed = _a._changed", *same])
     change = "CASE WHEN _b._changed IS NULL THEN 'inserted' WHEN _a._changed IS NULL THEN 'deleted' ELSE 'updated' END"
@@ -43,13 +43,15 @@ def compared(ask: Ask, schema: OperatorSchema, before: pa.Table, after: pa.Table
     )
 
 
-def first(ask: Ask, changes: pa.Table, schema: OperatorSchema, limit: int | None) -> pa.Table:
+def first(ask: QueryRunner, changes: pa.Table, schema: OperatorSchema, limit: int | None) -> pa.Table:
     """Returns the first rows in order of keys."""
     bound = "" if limit is None else f" LIMIT {limit}"
     return ask(f"FROM changes ORDER BY {', '.join(key_columns(schema))}{bound}", changes=changes)
 
 
-def packed(ask: Ask, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.Table, pa.Table] | None) -> pa.Table:
+def to_rows(
+    ask: QueryRunner, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.Table, pa.Table] | None
+) -> pa.Table:
     """Returns the columns `key` and `change`; with both resolved states also `before` and `after`, in order of keys.
 
     Args:
@@ -72,10 +74,10 @@ def packed(ask: Ask, schema: OperatorSchema, shown: pa.Table, values: tuple[pa.T
 
 def _fields(schema: OperatorSchema, rows: pa.Table, side: str) -> str:
     keys = {k.name for k in schema.keys}
-    return ", ".join(f"{quoted(name)} := {side}.{quoted(name)}" for name in rows.column_names if name not in keys)
+    return ", ".join(f"{quote(name)} := {side}.{quote(name)}" for name in rows.column_names if name not in keys)
 
 
-def counts(ask: Ask, changes: pa.Table) -> dict[str, int]:
+def counts(ask: QueryRunner, changes: pa.Table) -> dict[str, int]:
     """Returns the number of keys by change."""
     counted = ask("SELECT _change, count(*) AS n FROM _c GROUP BY _change", _c=changes).to_pylist()
     return {row["_change"]: row["n"] for row in counted}
@@ -152,7 +154,7 @@ class Comparison:
             StoreError: a version or a file of a handle is missing.
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
-        with asking() as ask:
+        with open_query_runner() as ask:
             if self.has_evolved or expires(self.schema):
                 return _in_full(self, ask, detail, limit)
             return _by_candidates(self, ask, detail, limit)
@@ -163,7 +165,7 @@ def expires(schema: OperatorSchema) -> bool:
     return any(f.ttl is not None for f in schema.fields)
 
 
-def _by_candidates(of: Comparison, ask: Ask, detail: Detail, limit: int | None) -> Diff:
+def _by_candidates(of: Comparison, ask: QueryRunner, detail: Detail, limit: int | None) -> Diff:
     stored = StoredRows(of.warehouse, of.schema, ask)
     before, after = (Side.of(stored, at, of.uid, of.ancestor) for at in (of.before, of.after))
     search = Search(stored, before, after)
@@ -171,22 +173,22 @@ def _by_candidates(of: Comparison, ask: Ask, detail: Detail, limit: int | None) 
     shown = first(ask, changes, of.schema, limit)
     values = search.values(shown) if detail is Detail.VALUES else None
     return Diff(
-        rows=packed(ask, of.schema, shown, values),
+        rows=to_rows(ask, of.schema, shown, values),
         counts=counts(ask, changes),
         bytes_read=stored.read.bytes_read,
         bytes_total=of.after.handles[of.uid].bytes,
     )
 
 
-def _in_full(of: Comparison, ask: Ask, detail: Detail, limit: int | None) -> Diff:
+def _in_full(of: Comparison, ask: QueryRunner, detail: Detail, limit: int | None) -> Diff:
     before, after = (read_checkpoint(of.warehouse, at, of.uid) for at in (of.before, of.after))
-    changes = compared(ask, of.schema, before, after)
+    changes = compare_states(ask, of.schema, before, after)
     if detail is Detail.KEYS:
         changes = ask("SELECT * REPLACE (if(_change = 'deleted', _change, 'changed') AS _change) FROM _c", _c=changes)
     shown = first(ask, changes, of.schema, limit)
     values = (before, after) if detail is Detail.VALUES else None
     return Diff(
-        rows=packed(ask, of.schema, shown, values),
+        rows=to_rows(ask, of.schema, shown, values),
         counts=counts(ask, changes),
         bytes_read=None,
         bytes_total=of.after.handles[of.uid].bytes,

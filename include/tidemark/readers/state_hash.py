@@ -10,9 +10,9 @@ from hashlib import sha256
 import pyarrow as pa
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import key_columns, quoted
+from tidemark.model.kinds.base.sql import key_columns, quote
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.readers.duckdb_session import asking
+from tidemark.readers.duckdb_session import open_query_runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
     sums = ", ".join(
         f"CAST(coalesce(sum(md5_number_{half}(t)), 0) AS VARCHAR) AS {half}" for half in ("upper", "lower")
     )
-    with asking() as ask:
+    with open_query_runner() as ask:
         (found,) = ask(f"SELECT {sums} FROM (SELECT {_text(schema)} AS t FROM rows)", rows=rows).to_pylist()
     names = [*(k.name for k in schema.keys), *(f.name for f in schema.fields if f.exact)]
     whole = "\n".join([str(rows.num_rows), found["upper"], found["lower"], *names])
@@ -42,11 +42,11 @@ def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
     return StateHash(sha256=sha256(whole.encode()).hexdigest(), rows=rows.num_rows, left_out=left_out)
 
 
-def differing(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int) -> list[dict[str, object]]:
+def first_differences(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int) -> list[dict[str, object]]:
     """Returns the first keys, in order, whose exact fields differ, or that only one of two states has."""
     keys = ", ".join(key_columns(schema))
     text = f"SELECT {keys}, {_text(schema)} AS _text FROM"
-    with asking() as ask:
+    with open_query_runner() as ask:
         found: list[dict[str, object]] = ask(
             f"SELECT {keys} FROM ({text} one) AS _o FULL JOIN ({text} other) AS _p USING ({keys})"
             f" WHERE _o._text IS DISTINCT FROM _p._text ORDER BY {keys} LIMIT {limit}",
@@ -59,7 +59,7 @@ def differing(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int
 def _text(schema: OperatorSchema) -> str:
     """Returns a row as text, injectively: a JSON list of texts and nulls."""
     columns = [(k.name, k.type) for k in schema.keys] + [(f.name, f.type) for f in schema.fields if f.exact]
-    return f"CAST(to_json([{', '.join(_column(quoted(name), of) for name, of in columns)}]) AS VARCHAR)"
+    return f"CAST(to_json([{', '.join(_column(quote(name), of) for name, of in columns)}]) AS VARCHAR)"
 
 
 def _column(column: str, of: FieldType) -> str:

@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
-from tidemark.readers.duckdb_session import WORKER, literal, opened, streamed, told
+from tidemark.readers.duckdb_session import WORKER, literal, open_connection, stream_batches, translate_duckdb_errors
 from tidemark.sql.resolve import empty_columns, mapped_sql, resolving_sql, single_sql
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Located, Root, address_of, arrow_place, located, reached
-from tidemark.tables.delta_reader import refused, segment_files
+from tidemark.storage.local_store import Root, WarehousePath, address_of, arrow_place, join_path, open_warehouse
+from tidemark.tables.delta_reader import segment_files, unusable_table
 from tidemark.tables.delta_tables import arrow_schema
 
 if TYPE_CHECKING:
@@ -106,14 +106,14 @@ def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) ->
 
 
 def _relation(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
-    paths: dict[str, list[Located]] = {}
+    paths: dict[str, list[WarehousePath]] = {}
     for group in groups:
         table = group.segment.path if schema.layout(group.segment.path) is not None else ""
-        paths.setdefault(table, []).extend(located(warehouse, group.segment.path, f.path) for f in group.files)
+        paths.setdefault(table, []).extend(join_path(warehouse, group.segment.path, f.path) for f in group.files)
     return Relation(parts=tuple((_readable(found), _mapping(schema, table)) for table, found in paths.items()))
 
 
-def _readable(files: Sequence[Located]) -> Any:
+def _readable(files: Sequence[WarehousePath]) -> Any:
     """Returns files of one layout: paths for DuckDB's own reader, or a dataset for a bucket, which reads on demand."""
     places = [arrow_place(path) for path in files]
     if not isinstance(files[0], BucketPath):
@@ -142,7 +142,10 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
     """
     relation = rows if isinstance(rows, Relation) else Relation(parts=((rows, None),))
     where, values = ("", []) if key is None else _of_key(schema, key)
-    with opened(relation.files) as connection, told(f"state of {schema.uid} cannot be read"):
+    with (
+        open_connection(relation.files) as connection,
+        translate_duckdb_errors(f"state of {schema.uid} cannot be read"),
+    ):
         query = resolving_sql(schema, relation.registered(connection, "rows"), now, where=where)
         resolved = connection.sql(query, params=values).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
@@ -150,7 +153,10 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
 
 def _split(schema: OperatorSchema, now: Now, below: Relation, newer: Relation) -> pa.Table:
     """Resolves the oldest group and all newer ones; see `resolve`."""
-    with opened([*below.files, *newer.files]) as connection, told(f"state of {schema.uid} cannot be read"):
+    with (
+        open_connection([*below.files, *newer.files]) as connection,
+        translate_duckdb_errors(f"state of {schema.uid} cannot be read"),
+    ):
         query = _splitting(connection, schema, now, below, newer)
         return connection.sql(query).to_arrow_table().cast(arrow_schema(empty_columns(schema)))
 
@@ -159,7 +165,7 @@ def _splitting(
     connection: duckdb.DuckDBPyConnection, schema: OperatorSchema, now: Now, below: Relation, newer: Relation
 ) -> str:
     """Returns the query that finishes rows of the oldest group without newer rows, without a merge (adr/0007)."""
-    keys = ", ".join(quoted(k.name) for k in schema.keys)
+    keys = ", ".join(quote(k.name) for k in schema.keys)
     oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
     touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
     alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
@@ -199,14 +205,14 @@ def _read_range(
     if not groups:
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
-    with reached(address) as root, told(f"state of {schema.uid} cannot be read"):
+    with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
         relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
-        with opened([path for rows in relations for path in rows.files], WORKER) as connection:
+        with open_connection([path for rows in relations for path in rows.files], WORKER) as connection:
             if len(relations) > 1:
                 query = _splitting(connection, schema, now, *relations)
             else:
                 query = resolving_sql(schema, relations[0].registered(connection, "rows"), now)
-            yield from streamed(connection.sql(query), arrow_schema(empty_columns(schema)))
+            yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
 
 
 def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
@@ -219,16 +225,16 @@ def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFi
 
 
 def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
-    table = located(warehouse, segment.path)
+    table = join_path(warehouse, segment.path)
     found = segment_files(table, segment)
     for f in found:
         if not (table / f.path).is_file():
-            raise refused(table, f"file {f.path} of version {segment.version} is gone")
+            raise unusable_table(table, f"file {f.path} of version {segment.version} is gone")
     return found
 
 
 def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[object]]:
     """Returns a condition with parameters, and their values."""
     names = ["_key_group", *(k.name for k in schema.keys)]
-    condition = " AND ".join(f"{quoted(name)} = ${n}" for n, name in enumerate(names, 1))
+    condition = " AND ".join(f"{quote(name)} = ${n}" for n, name in enumerate(names, 1))
     return condition, [key_group(key, schema.key_groups), *key]

@@ -12,11 +12,11 @@ import pyarrow as pa
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.readers.duckdb_session import Ask, told
+from tidemark.readers.duckdb_session import QueryRunner, translate_duckdb_errors
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.local_store import Root, located
+from tidemark.storage.local_store import Root, join_path
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.tables.row_groups import PLACE, NumberedFile, RowGroups, above, among, every, holding
+from tidemark.tables.row_groups import PLACE, NumberedFile, RowGroups, above, among, every, select_row_groups
 
 _DOUBTFUL = "bool_or(_kind NOT IN ('operand', 'value')) AS _doubtful"
 """A row of another kind may end its key; only the resolving query can decide whether that key lives."""
@@ -35,7 +35,7 @@ class StoredRows:
 
     warehouse: Root
     schema: OperatorSchema
-    over: Ask
+    over: QueryRunner
     read: RowGroups = field(default_factory=RowGroups)
     _files: dict[str, NumberedFile] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class StoredRows:
         """
         found = []
         for segment, live in files_of(self.warehouse, handle):
-            path = located(self.warehouse, segment.path, live.path)
+            path = join_path(self.warehouse, segment.path, live.path)
             found.append(self._files.setdefault(str(path), NumberedFile(len(self._files), path, live)))
         return sorted(found, key=lambda f: (f.live.checkpoint, -f.live.level))
 
@@ -77,7 +77,7 @@ class StoredRows:
             files: the files to search.
         """
         groups = set(wanted["_key_group"].to_pylist())
-        rows = self._stream(("_kind",), files if groups else (), holding("_key_group", groups))
+        rows = self._stream(("_kind",), files if groups else (), select_row_groups("_key_group", groups))
         place = "{keys}, _file, _row_group"
         sql = f"SELECT {place}, {_DOUBTFUL} FROM rows SEMI JOIN wanted USING ({{keys}}) GROUP BY {place}"
         return self.ask(sql, rows=rows, wanted=wanted)
@@ -99,7 +99,7 @@ class StoredRows:
         Raises:
             StoreError: a file cannot be read.
         """
-        with told(f"state of {self.schema.uid} cannot be read"):
+        with translate_duckdb_errors(f"state of {self.schema.uid} cannot be read"):
             return self.over(sql.replace("{keys}", ", ".join(key_columns(self.schema))), **tables)
 
     def _stream(self, columns: Sequence[str], files: Iterable[NumberedFile], pick: Any) -> pa.RecordBatchReader:

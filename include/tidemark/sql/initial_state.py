@@ -7,7 +7,7 @@ of a field; kinds that cannot continue from the value (`mean`, an author's aggre
 from collections.abc import Mapping
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
 
@@ -30,11 +30,11 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, 
     """
     held = {name: sql for f in schema.fields for name, sql in f.state_kind.stored(f, at_ms)}
     held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
-    parts = [f"SELECT {typed(schema, held)} FROM {relation}"]
+    parts = [f"SELECT {typed_columns(schema, held)} FROM {relation}"]
     for f in schema.maps:
         own = {k: v for k, v in held.items() if k.startswith("_")} | _entry(f, at_ms)
-        entries = f'SELECT *, unnest(map_entries({quoted(f.name)})) AS "_entry" FROM {relation}'
-        parts.append(f'SELECT {typed(schema, own)} FROM ({entries}) AS "_entries"')
+        entries = f'SELECT *, unnest(map_entries({quote(f.name)})) AS "_entry" FROM {relation}'
+        parts.append(f'SELECT {typed_columns(schema, own)} FROM ({entries}) AS "_entries"')
     return " UNION ALL ".join(parts)
 
 
@@ -47,7 +47,7 @@ def _entry(f: StoredField, at_ms: int) -> dict[str, str]:
     }
 
 
-def typed(schema: OperatorSchema, held: Mapping[str, str]) -> str:
+def typed_columns(schema: OperatorSchema, held: Mapping[str, str]) -> str:
     """Returns the columns of `run_columns` in their types: keys and `_key_group` unchanged, others given or null.
 
     Args:
@@ -58,7 +58,7 @@ def typed(schema: OperatorSchema, held: Mapping[str, str]) -> str:
     types = {name: of for f in schema.fields for name, of in f.columns}
     made = []
     for name, sql in run_columns(schema):
-        value = quoted(name) if name in own else held.get(name, "NULL")
+        value = quote(name) if name in own else held.get(name, "NULL")
         cast = DUCKDB.type(types[name]) if name in types else sql
-        made.append(f"CAST({value} AS {cast}) AS {quoted(name)}")
+        made.append(f"CAST({value} AS {cast}) AS {quote(name)}")
     return ", ".join(made)

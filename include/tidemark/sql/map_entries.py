@@ -4,7 +4,7 @@ A key that the batch touched always gets its own row, whose `_changed` is that o
 values and entries; entries written by the same checkpoint are above it.
 """
 
-from tidemark.model.kinds.base.sql import expired, key_columns, quoted
+from tidemark.model.kinds.base.sql import expired_sql, key_columns, quote
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
@@ -16,18 +16,18 @@ def resolved_rows(schema: OperatorSchema, relation: str, now: int | str | None, 
     rows = _newest(schema, relation)
     if schema.maps:
         rows = _per_key(schema, rows, now, dialect)
-    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
+    fields = [f"{f.process_kind.finish(f, dialect, now)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
-    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
+    alive = " OR ".join(f.process_kind.is_present(f, dialect, now) for f in schema.fields)
     live = '"_live"' if schema.maps else _IS_VALUE
     return f'SELECT {columns} FROM ({rows}) AS "_newest" WHERE {live} AND ({alive})'
 
 
 def single_rows(schema: OperatorSchema, relation: str, now: int | str | None, dialect: Dialect) -> str:
     """Returns the same as `resolved_rows` for rows without others of their key, for a process without maps."""
-    fields = [f"{f.kept.finish(f, dialect, now)} AS {quoted(f.name)}" for f in schema.fields]
+    fields = [f"{f.process_kind.finish(f, dialect, now)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *fields, '"_changed"'])
-    alive = " OR ".join(f.kept.is_present(f, dialect, now) for f in schema.fields)
+    alive = " OR ".join(f.process_kind.is_present(f, dialect, now) for f in schema.fields)
     return f"SELECT {columns} FROM {relation} WHERE {_IS_VALUE} AND ({alive})"
 
 
@@ -47,9 +47,9 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
     names += ["_kind", "_changed", "_key_group"]
     rows = _newest(schema, relation)
     if not deepest:
-        return f'SELECT {", ".join(map(quoted, names))} FROM ({rows}) AS "_newest"'
+        return f'SELECT {", ".join(map(quote, names))} FROM ({rows}) AS "_newest"'
     swept = {name: sql for f in schema.fields for name, sql in _swept(f, now, dialect).items()}
-    columns = ", ".join(f"{swept[n]} AS {quoted(n)}" if n in swept else quoted(n) for n in names)
+    columns = ", ".join(f"{swept[n]} AS {quote(n)}" if n in swept else quote(n) for n in names)
     keep = [_IS_VALUE]
     if schema.maps:
         entries = " OR ".join(f"({_is_entry(f)}{_unless(_expired_if_swept(_at(f), f, now))})" for f in schema.maps)
@@ -57,7 +57,7 @@ def compacted_rows(schema: OperatorSchema, relation: str, now: int | None, diale
             f"SELECT *, max(CASE WHEN {_IS_VALUE} AND ({entries}) THEN 1 ELSE 0 END)"
             f' OVER (PARTITION BY {", ".join(key_columns(schema))}) AS "_entries" FROM ({rows}) AS "_newest"'
         )
-        own = [_is_kept(f, now, dialect) for f in schema.fields if not f.kept.is_stored_by_entry]
+        own = [_is_kept(f, now, dialect) for f in schema.fields if not f.process_kind.is_stored_by_entry]
         keep.append("(" + " OR ".join(['"_field" IS NOT NULL', '"_entries" = 1', *own]) + ")")
         keep.append(f'("_field" IS NULL OR {entries})')
     else:
@@ -71,7 +71,7 @@ def _newest(schema: OperatorSchema, relation: str) -> str:
     if not schema.maps:
         newest = f'max("_changed") OVER (PARTITION BY {", ".join(keys)})'
         return f'SELECT * FROM (SELECT *, {newest} AS "_top" FROM {relation}) AS "_all" WHERE "_changed" = "_top"'
-    entry = [*keys, '"_field"', *(quoted(f"{f.name}__key") for f in schema.maps)]
+    entry = [*keys, '"_field"', *(quote(f"{f.name}__key") for f in schema.maps)]
     newest = f'max("_changed") OVER (PARTITION BY {", ".join(entry)})'
     cleared = 'max(CASE WHEN "_field" IS NULL AND "_kind" = \'tombstone\' THEN "_changed" END)'
     over = f"OVER (PARTITION BY {', '.join(keys)})"
@@ -85,10 +85,10 @@ def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: 
     own = f'FILTER (WHERE "_field" IS NULL AND {_IS_VALUE})'
     columns = []
     for f in schema.fields:
-        if f.kept.is_stored_by_entry:
-            columns.append(f"{_entries(f, now, dialect)} AS {quoted(f.name)}")
+        if f.process_kind.is_stored_by_entry:
+            columns.append(f"{_entries(f, now, dialect)} AS {quote(f.name)}")
         else:
-            columns += [f"any_value({quoted(name)}) {own} AS {quoted(name)}" for name, _ in f.accumulators]
+            columns += [f"any_value({quote(name)}) {own} AS {quote(name)}" for name, _ in f.accumulators]
     columns.append(f'bool_or("_field" IS NULL AND {_IS_VALUE}) AS "_live"')
     columns.append('max("_changed") AS "_changed"')
     return f'SELECT {keys}, {", ".join(columns)} FROM ({rows}) AS "_rows" GROUP BY {keys}'
@@ -96,23 +96,23 @@ def _per_key(schema: OperatorSchema, rows: str, now: int | str | None, dialect: 
 
 def _entries(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     """Returns the live entries of a key as an array of structs, in order of their keys."""
-    pair = dialect.struct([("key", quoted(f"{field.name}__key")), ("value", quoted(field.name))])
-    live = f"{_IS_VALUE} AND {_is_entry(field)}{_unless(expired(_at(field), field, now))}"
+    pair = dialect.struct([("key", quote(f"{field.name}__key")), ("value", quote(field.name))])
+    live = f"{_IS_VALUE} AND {_is_entry(field)}{_unless(expired_sql(_at(field), field, now))}"
     return dialect.or_empty(f"array_sort(array_agg({pair}) FILTER (WHERE {live}))")
 
 
 def _is_kept(field: StoredField, now: int | str | None, dialect: Dialect) -> str:
     """Returns the condition that a key has anything in a field that a compaction must keep."""
-    return field.kept.is_present(field, dialect, now if _sweeps(field) else None)
+    return field.process_kind.is_present(field, dialect, now if _sweeps(field) else None)
 
 
 def _swept(field: StoredField, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Returns columns of a field without expired values."""
-    return {} if _expired_if_swept(_at(field), field, now) is None else field.kept.swept(field, dialect, now)
+    return {} if _expired_if_swept(_at(field), field, now) is None else field.process_kind.swept(field, dialect, now)
 
 
 def _expired_if_swept(at: str, field: StoredField, now: int | str | None) -> str | None:
-    return expired(at, field, now) if _sweeps(field) else None
+    return expired_sql(at, field, now) if _sweeps(field) else None
 
 
 def _sweeps(field: StoredField) -> bool:
@@ -124,7 +124,7 @@ def _is_entry(field: StoredField) -> str:
 
 
 def _at(field: StoredField) -> str:
-    return quoted(f"{field.name}__at")
+    return quote(f"{field.name}__at")
 
 
 def _unless(condition: str | None) -> str:

@@ -8,9 +8,9 @@ its own tombstone: the key's would only work until a compaction kept the key's n
 
 from dataclasses import dataclass
 
-from tidemark.model.kinds.base.sql import key_columns, quoted
+from tidemark.model.kinds.base.sql import key_columns, quote
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sql.initial_state import stored_sql, typed
+from tidemark.sql.initial_state import stored_sql, typed_columns
 
 _UNNUMBERED = 0
 """`_changed` of the rows until the checkpoint has an id."""
@@ -61,7 +61,7 @@ def ended_sql(schema: OperatorSchema, beneath: str, made: str) -> str:
         made: relation of the rows of `patch_sql`.
     """
     keys = key_columns(schema)
-    place = ['"_field"', *(quoted(f"{f.name}__key") for f in schema.maps)]
+    place = ['"_field"', *(quote(f"{f.name}__key") for f in schema.maps)]
     same = " AND ".join(f"m.{name} IS NOT DISTINCT FROM e.{name}" for name in (*keys, *place))
     newest = 'arg_max("_kind", "_changed")'
     entries = (
@@ -70,7 +70,9 @@ def ended_sql(schema: OperatorSchema, beneath: str, made: str) -> str:
     )
     held = {name.strip('"'): name for name in place}
     held |= {"_kind": "'tombstone'", "_changed": str(_UNNUMBERED)}
-    return f"SELECT {typed(schema, held)} FROM ({entries}) AS e WHERE NOT EXISTS (FROM {made} AS m WHERE {same})"
+    return (
+        f"SELECT {typed_columns(schema, held)} FROM ({entries}) AS e WHERE NOT EXISTS (FROM {made} AS m WHERE {same})"
+    )
 
 
 def numbered_sql(made: str, number: int) -> str:
@@ -88,7 +90,7 @@ def compared_sql(schema: OperatorSchema, given: str, was: str, becomes: str) -> 
         becomes: relation of their future state, resolved.
     """
     keys = ", ".join(key_columns(schema))
-    same = " AND ".join(f"w.{quoted(f.name)} IS NOT DISTINCT FROM b.{quoted(f.name)}" for f in schema.fields)
+    same = " AND ".join(f"w.{quote(f.name)} IS NOT DISTINCT FROM b.{quote(f.name)}" for f in schema.fields)
     had, has = 'w."_changed" IS NOT NULL', 'b."_changed" IS NOT NULL'
     return (
         f"SELECT count(*) FILTER (WHERE NOT ({had}) AND {has}) AS new,"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import expired, finish, key_columns, merges, now_of, quoted
+from tidemark.model.kinds.base.sql import expired_sql, finish, key_columns, merges, now_of, quote
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK, Dialect
 from tidemark.model.schema.operator_schema import (
     ACCESS_COLUMNS,
@@ -59,9 +59,9 @@ def parametrised_sql(schema: OperatorSchema, relation: str, dialect: Dialect) ->
 def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, where: str, dialect: Dialect) -> str:
     if schema.kind == "process":
         return dialect.text(resolved_rows(schema, _filtered(relation, where), at, dialect))
-    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
-    needs_access = any(expired("", f, at) for f in schema.fields if not f.folded.expires_by_element)
+    needs_access = any(expired_sql("", f, at) for f in schema.fields if not f.fold_kind.expires_by_element)
     inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
 
@@ -74,7 +74,7 @@ def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dial
     at = now_of(schema, now)
     if schema.kind == "process":
         return dialect.text(single_rows(schema, relation, at, dialect))
-    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quoted(f.name)}" for f in schema.fields]
+    finished = [f"{finish(f, schema.keys, dialect, at)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
     live = " AND ".join(filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect)]))
     return dialect.text(f"SELECT {columns} FROM {relation} WHERE {live}")
@@ -96,7 +96,7 @@ def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: b
     names = [name for name, _ in run_columns(schema)]
     made = _dropped(schema, at, dialect) if deepest else {}
     made |= {"_kind": f"{_kind(schema, deepest)}", "_first_at": 'nullif("_first_at", "_last_at")'}
-    columns = ", ".join(f"{made[n]} AS {quoted(n)}" if n in made else quoted(n) for n in names)
+    columns = ", ".join(f"{made[n]} AS {quote(n)}" if n in made else quote(n) for n in names)
     live = _is_live(schema, at, dialect, stored=True) if deepest else ""
     inner = _merged(schema, relation, dialect, access=True)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(live)}')
@@ -116,7 +116,7 @@ def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
 def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
     """Returns one row per key with merged accumulators, `_changed`, `_key_group`, and columns that the kind needs."""
     keys = key_columns(schema)
-    columns = [f"{sql} AS {quoted(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
+    columns = [f"{sql} AS {quote(name)}" for f in schema.fields for name, sql in merges(f, schema.keys, dialect)]
     columns += [f"bool_or({_cut(f)}) AS {_cut(f)}" for f in schema.fields if f.is_cut]
     if access:
         columns += _accesses(schema)
@@ -147,10 +147,10 @@ def _history(schema: OperatorSchema, relation: str) -> str:
     rows = (
         f'SELECT *, {before} AS "_before" FROM ({rows}) AS "_floored" WHERE "_floor" IS NULL OR "_changed" >= "_floor"'
     )
-    starts = "".join(f", {_start(f)} {over} AS {quoted(f'{f.name}__from')}" for f in cut)
+    starts = "".join(f", {_start(f)} {over} AS {quote(f'{f.name}__from')}" for f in cut)
     rows = f'SELECT *{starts} FROM ({rows}) AS "_ordered"'
     kept = [*key_columns(schema), *(sql for f in schema.fields for sql in _masked(f))]
-    kept += [quoted(name) for name, _ in (*ACCESS_COLUMNS, *RUN_COLUMNS)] + ['"_floor"']
+    kept += [quote(name) for name, _ in (*ACCESS_COLUMNS, *RUN_COLUMNS)] + ['"_floor"']
     return f'SELECT {", ".join(kept)} FROM ({rows}) AS "_started"'
 
 
@@ -162,15 +162,15 @@ def _start(field: StoredField) -> str:
 
 def _masked(field: StoredField) -> list[str]:
     if not field.is_cut:
-        return [quoted(name) for name, _ in field.columns]
-    start = quoted(f"{field.name}__from")
+        return [quote(name) for name, _ in field.columns]
+    start = quote(f"{field.name}__from")
     counts = f'{start} IS NULL OR "_changed" >= {start}'
-    held = [f"CASE WHEN {counts} THEN {quoted(n)} END AS {quoted(n)}" for n, _ in field.accumulators]
+    held = [f"CASE WHEN {counts} THEN {quote(n)} END AS {quote(n)}" for n, _ in field.accumulators]
     return [*held, f"({start} IS NOT NULL) AS {_cut(field)}"]
 
 
 def _cut(field: StoredField) -> str:
-    return quoted(f"{field.name}__cut")
+    return quote(f"{field.name}__cut")
 
 
 def _kind(schema: OperatorSchema, deepest: bool) -> str:
@@ -195,20 +195,20 @@ def _is_unexpired(schema: OperatorSchema, now: int | str | None, dialect: Dialec
 
 def _is_present(field: StoredField, now: int | str | None, dialect: Dialect, *, stored: bool) -> str:
     """Returns the condition that a field has not expired; empty if it never does."""
-    hidden = expired('"_last_at"', field, now)
+    hidden = expired_sql('"_last_at"', field, now)
     if hidden is None or field.ttl is None or (stored and not field.ttl.clean_up_in_background):
         return ""
-    return field.folded.is_present(field, hidden, dialect, now)
+    return field.fold_kind.is_present(field, hidden, dialect, now)
 
 
 def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) -> dict[str, str]:
     """Returns columns of a fold without expired values, for the deepest level."""
     made: dict[str, str] = {}
     for f in schema.fields:
-        hidden = expired('"_last_at"', f, now)
+        hidden = expired_sql('"_last_at"', f, now)
         if hidden is None or f.ttl is None or not f.ttl.clean_up_in_background:
             continue
-        made |= f.folded.dropped(f, hidden, dialect, now)
+        made |= f.fold_kind.dropped(f, hidden, dialect, now)
     return made
 
 
@@ -234,7 +234,7 @@ def mapped_sql(schema: OperatorSchema, table: str, relation: str, dialect: Diale
         dialect: dialect of the engine.
     """
     wanted = columns(schema, table, dialect)
-    selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in wanted)
+    selected = ", ".join(f"{sql} AS {quote(name)}" for name, sql in wanted)
     condition = counts(schema, table)
     return dialect.text(f"SELECT {selected} FROM {relation}{f' WHERE {condition}' if condition else ''}")
 
@@ -243,11 +243,11 @@ def columns(schema: OperatorSchema, table: str, dialect: Dialect) -> list[tuple[
     """Returns (column of `run_columns(schema)`, expression over a table's columns), in order."""
     names, layout = [name for name, _ in run_columns(schema)], schema.layout(table)
     if layout is None:
-        return [(name, quoted(name)) for name in names]
+        return [(name, quote(name)) for name in names]
     made = {name: sql for f in schema.fields for name, sql in _of_field(f, layout.fields.get(f.name), dialect)}
     if schema.maps:
         made["_field"] = _entry_of(schema, layout) if layout.has_entries else "CAST(NULL AS STRING)"
-    return [(name, made.get(name, quoted(name))) for name in names]
+    return [(name, made.get(name, quote(name))) for name in names]
 
 
 def counts(schema: OperatorSchema, table: str) -> str:
@@ -283,9 +283,9 @@ def _of_field(field: StoredField, there: StoredField | None, dialect: Dialect) -
         return
     for (name, of), (was, stored) in zip(field.accumulators, there.accumulators, strict=True):
         cast = "" if of.sql == stored.sql else dialect.type(of)
-        yield name, f"CAST({quoted(was)} AS {cast})" if cast else quoted(was)
+        yield name, f"CAST({quote(was)} AS {cast})" if cast else quote(was)
     if field.is_cut:
-        cut = quoted(f"{there.name}__cut")
+        cut = quote(f"{there.name}__cut")
         yield f"{field.name}__cut", cut if there.is_cut else "CAST(NULL AS BOOLEAN)"
 
 
@@ -335,7 +335,7 @@ def names_of(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: sha256_of(text.encode()) for name, text in texts.items()}
 
 
-def filled(text: str, now: Now, dialect: Dialect) -> str:
+def bind_clocks(text: str, now: Now, dialect: Dialect) -> str:
     """Returns a stored text with a checkpoint's clocks in place of its parameter, without its comments."""
     values = {"event_time_ms": now.event_time_ms, "logical_time_ms": now.logical_time_ms}
     lines = [line for line in text.splitlines() if not line.startswith("--")]

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 # The location of a warehouse for readers: a local path, or an open folder of a bucket.
 #
-# Readers use `located(warehouse, ...)` and what both have in common. Nothing of S3 is imported here.
+# Readers use `join_path(warehouse, ...)` and what both have in common. Nothing of S3 is imported here.
 Root: TypeAlias = "str | S3Folder"
 """Root of all tables."""
-Located: TypeAlias = Path | BucketPath
+WarehousePath: TypeAlias = Path | BucketPath
 """A file or a folder below it."""
 
 
-def located(warehouse: Root, *parts: str) -> Located:
+def join_path(warehouse: Root, *parts: str) -> WarehousePath:
     """Returns a path in a warehouse."""
     return Path(warehouse, *parts) if isinstance(warehouse, str) else warehouse.at(*parts)
 
@@ -53,7 +53,7 @@ def address_of(warehouse: Root) -> "str | S3Place":
 
 
 @contextmanager
-def reached(address: "str | S3Place") -> Iterator[Root]:
+def open_warehouse(address: "str | S3Place") -> Iterator[Root]:
     """Opens a warehouse by its address, a bucket for the duration of the block and with this process's credentials.
 
     Raises:
@@ -62,18 +62,18 @@ def reached(address: "str | S3Place") -> Iterator[Root]:
     if isinstance(address, str):
         yield address
         return
-    from tidemark.storage.s3_folder import opened
+    from tidemark.storage.s3_folder import open_folder
 
-    with opened(address) as folder:
+    with open_folder(address) as folder:
         yield folder
 
 
-def relative(warehouse: Root, path: Located) -> str:
+def relative(warehouse: Root, path: WarehousePath) -> str:
     """Returns the path relative to the warehouse."""
     return path.path if isinstance(path, BucketPath) else path.relative_to(str(warehouse)).as_posix()
 
 
-def size_of(path: Located) -> int:
+def size_of(path: WarehousePath) -> int:
     """Returns the size of a file in bytes.
 
     Raises:
@@ -83,12 +83,12 @@ def size_of(path: Located) -> int:
     return path.size if isinstance(path, BucketPath) else path.stat().st_size
 
 
-def storage_options(path: Located) -> dict[str, str] | None:
+def storage_options(path: WarehousePath) -> dict[str, str] | None:
     """Returns deltalake's storage options; None on a disk."""
     return path.storage_options if isinstance(path, BucketPath) else None
 
 
-def arrow_place(path: Located) -> tuple[str, Any]:
+def arrow_place(path: WarehousePath) -> tuple[str, Any]:
     """Returns the path for pyarrow's readers, and their `filesystem`; None = the local one."""
     return path.arrow if isinstance(path, BucketPath) else (str(path), None)
 
@@ -99,7 +99,7 @@ KEY = "tidemark_sha256"
 _CHUNK = 2**20
 
 
-def hash_of(path: Located) -> str:
+def hash_of(path: WarehousePath) -> str:
     """Returns the sha256 of a file as lower-case hex.
 
     Raises:
@@ -114,7 +114,7 @@ def hash_of(path: Located) -> str:
     return made.hexdigest()
 
 
-def to_metadata(table: Located, paths: Iterable[str]) -> dict[str, str]:
+def to_metadata(table: WarehousePath, paths: Iterable[str]) -> dict[str, str]:
     """Returns the record of a commit about the files that it adds.
 
     Raises:
@@ -137,7 +137,7 @@ def from_commit(raw: bytes) -> Mapping[str, str]:
 
 # Folders of data files that this process writes itself: in place on a disk, uploaded when complete to a bucket.
 @contextmanager
-def filled(warehouse: Root, folder: str) -> Iterator[Path]:
+def stage_folder(warehouse: Root, folder: str) -> Iterator[Path]:
     """Yields a local folder to write to; after the block, its files are in the warehouse.
 
     Args:

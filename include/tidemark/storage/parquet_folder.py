@@ -71,7 +71,7 @@ class ParquetFolder:
 
 
 @contextmanager
-def appearing(target: Path, aside: str) -> Iterator[Path]:
+def create_atomically(target: Path, aside: str) -> Iterator[Path]:
     """Yields a folder that appears under its final name as a whole, or not at all.
 
     Args:

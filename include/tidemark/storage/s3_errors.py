@@ -30,7 +30,7 @@ class BodyCutOffError(Exception):
 
 
 @contextmanager
-def body_told() -> Iterator[None]:
+def translate_body_errors() -> Iterator[None]:
     """Distinguishes a body that breaks off in the block from a request without an answer.
 
     Raises:
@@ -62,7 +62,7 @@ def is_unsettled(error: ClientError | BotoCoreError) -> bool:
 
 
 @contextmanager
-def mapped(verb: str, where: str, endpoint: str) -> Iterator[None]:
+def translate_s3_errors(verb: str, where: str, endpoint: str) -> Iterator[None]:
     """Translates errors of boto3 in the block.
 
     Args:

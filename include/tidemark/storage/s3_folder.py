@@ -17,7 +17,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.s3_errors import BodyCutOffError, body_told, code_of, is_lost, is_unsettled, mapped
+from tidemark.storage.s3_errors import (
+    BodyCutOffError,
+    code_of,
+    is_lost,
+    is_unsettled,
+    translate_body_errors,
+    translate_s3_errors,
+)
 from tidemark.storage.s3_location import S3Access, S3Place
 
 # Objects of a bucket, read to the end: if the body of a reply breaks off, it is requested again from the first byte.
@@ -27,7 +34,7 @@ _READS = 5
 _CHUNK = 2**20
 
 
-def streamed(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read:
+def stream_object(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read:
     """Returns the result of `read` for an object; calls it again with new chunks if the stream breaks off.
 
     Args:
@@ -46,9 +53,9 @@ def streamed(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]
 
 
 def streamed_if_there(client: Any, at: Mapping[str, str], read: Callable[[Iterator[bytes]], Read]) -> Read | None:
-    """Returns the result of `streamed`; None if the object does not exist."""
+    """Returns the result of `stream_object`; None if the object does not exist."""
     try:
-        return streamed(client, at, read)
+        return stream_object(client, at, read)
     except ClientError as error:
         if code_of(error) == "NoSuchKey":
             return None
@@ -64,7 +71,7 @@ def sha256_of(chunks: Iterator[bytes]) -> str:
 
 
 def _chunks(client: Any, at: Mapping[str, str]) -> Iterator[bytes]:
-    with closing(client.get_object(**at)["Body"]) as body, body_told():
+    with closing(client.get_object(**at)["Body"]) as body, translate_body_errors():
         yield from body.iter_chunks(_CHUNK)
 
 
@@ -126,7 +133,7 @@ class S3Folder:
             StoreError: the store does not answer.
         """
         # Any answer is enough: the next request gets a bad one too, with a body that says more.
-        with mapped("reach", self.place.url, self._endpoint), suppress(ClientError):
+        with translate_s3_errors("reach", self.place.url, self._endpoint), suppress(ClientError):
             self.quick.head_bucket(Bucket=self.place.bucket)
 
     def get(self, path: str) -> bytes | None:
@@ -153,7 +160,7 @@ class S3Folder:
         """
         unsure = False
         for _ in range(_PUTS):
-            with mapped("write", self._shown(path), self._endpoint):
+            with translate_s3_errors("write", self._shown(path), self._endpoint):
                 try:
                     self.patient.put_object(**self._at(path), Body=body, IfNoneMatch="*")
                     return PutOutcome.WON
@@ -179,7 +186,7 @@ class S3Folder:
             StoreError: it could not be sent; there is no object, or the previous one.
             OSError: the file could not be read.
         """
-        with mapped("write", self._shown(path), self._endpoint), file.open("rb") as source:
+        with translate_s3_errors("write", self._shown(path), self._endpoint), file.open("rb") as source:
             self.patient.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
 
     def fetch(self, path: str, file: Path) -> None:
@@ -194,8 +201,8 @@ class S3Folder:
             with file.open("wb") as target:
                 target.writelines(chunks)
 
-        with mapped("read", self._shown(path), self._endpoint):
-            streamed(self.patient, self._at(path), write)
+        with translate_s3_errors("read", self._shown(path), self._endpoint):
+            stream_object(self.patient, self._at(path), write)
 
     def hash_of(self, path: str) -> str | None:
         """Returns the sha256 of the stored object as lower-case hex; None if it does not exist.
@@ -211,7 +218,7 @@ class S3Folder:
         Raises:
             StoreError: the store did not answer.
         """
-        with mapped("read", self._shown(path), self._endpoint):
+        with translate_s3_errors("read", self._shown(path), self._endpoint):
             try:
                 return int(self.patient.head_object(**self._at(path))["ContentLength"])
             except ClientError as error:
@@ -238,7 +245,7 @@ class S3Folder:
         asked = {"Bucket": self.place.bucket, "Prefix": root + below}
         if after is not None:
             asked["StartAfter"] = root + after
-        with mapped("list", self._shown(below), self._endpoint):
+        with translate_s3_errors("list", self._shown(below), self._endpoint):
             for page in self.patient.get_paginator("list_objects_v2").paginate(**asked):
                 for found in page.get("Contents", ()):
                     yield found["Key"].removeprefix(root), found
@@ -252,7 +259,7 @@ class S3Folder:
         """
         root = f"{self.place.prefix}/"
         asked = {"Bucket": self.place.bucket, "Prefix": root, "Delimiter": "/"}
-        with mapped("list", self.place.url, self._endpoint):
+        with translate_s3_errors("list", self.place.url, self._endpoint):
             pages = self.patient.get_paginator("list_objects_v2").paginate(**asked)
             found = [f["Prefix"] for page in pages for f in page.get("CommonPrefixes", ())]
         return sorted(name.removeprefix(root).removesuffix("/") for name in found)
@@ -274,7 +281,7 @@ class S3Folder:
             StoreError: some may have been removed, others not; the message names the first of these.
         """
         keys = [{"Key": f"{self.place.prefix}/{path}"} for path in paths]
-        with mapped("remove", self._shown(paths[0]), self._endpoint):
+        with translate_s3_errors("remove", self._shown(paths[0]), self._endpoint):
             told = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
         for error in told.get("Errors", ()):
             raise StoreError(
@@ -289,11 +296,11 @@ class S3Folder:
         Raises:
             StoreError: it could not be removed.
         """
-        with mapped("remove", self._shown(path), self._endpoint):
+        with translate_s3_errors("remove", self._shown(path), self._endpoint):
             self.quick.delete_object(**self._at(path))
 
     def _read_object(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
-        with mapped("read", self._shown(path), self._endpoint):
+        with translate_s3_errors("read", self._shown(path), self._endpoint):
             return streamed_if_there(self.patient, self._at(path), read)
 
     def _shown(self, path: str) -> str:
@@ -307,7 +314,7 @@ class S3Folder:
         return str(self.patient.meta.endpoint_url)
 
 
-def opened(place: S3Place) -> S3Folder:
+def open_folder(place: S3Place) -> S3Folder:
     """Opens a folder without contacting the store; the caller closes its connections.
 
     Raises:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from tidemark.errors import CorruptObjectError
 from tidemark.model.core import canonical
-from tidemark.model.retention.shared_state import TableFile, TableHistory, unknown
+from tidemark.model.retention.shared_state import TableFile, TableHistory, registry_error
 from tidemark.ports.caching import Cache
 from tidemark.tables.delta_reader import files_in
 
@@ -122,7 +122,7 @@ class LogReplays:
         if not versions:
             return _Replayed(oldest=0, newest=-1)
         if first is None:
-            raise unknown(f"the log of {table} begins at {versions[0]}, without a Delta log checkpoint")
+            raise registry_error(f"the log of {table} begins at {versions[0]}, without a Delta log checkpoint")
         state = _Replayed(oldest=first, newest=first)
         for f in files_in(self.logs.open(table, first)):
             path = f"{table}/{unquote(f.path)}"

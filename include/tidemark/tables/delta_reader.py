@@ -19,7 +19,7 @@ from tidemark.errors import StoreError
 from tidemark.model.checkpoint.segments import LOG, Segment, log_version
 from tidemark.ports import LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Located, storage_options
+from tidemark.storage.local_store import WarehousePath, storage_options
 
 # The log of a table on a local disk after a power cut: its complete files, and the table from these alone.
 #
@@ -216,7 +216,7 @@ class FoundCommit:
     parent: int = -1
 
 
-def open_table(path: Located, version: int | None) -> DeltaTable:
+def open_table(path: WarehousePath, version: int | None) -> DeltaTable:
     """Opens a table at a version, or at its newest one.
 
     If a power cut has torn files of the log, the version is opened from the other files, if these suffice. The result
@@ -235,10 +235,10 @@ def open_table(path: Located, version: int | None) -> DeltaTable:
                 return found
             torn = flaws_of(path, version)
         what = "newest" if version is None else version
-        raise refused(path, f"version {what} is not readable ({torn or error})") from error
+        raise unusable_table(path, f"version {what} is not readable ({torn or error})") from error
 
 
-def newest(path: Located) -> DeltaTable | None:
+def newest(path: WarehousePath) -> DeltaTable | None:
     """Opens a table at its newest version; returns None if it has no commits.
 
     Raises:
@@ -249,7 +249,7 @@ def newest(path: Located) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise refused(path, f"its newest version is not readable ({error})") from error
+        raise unusable_table(path, f"its newest version is not readable ({error})") from error
 
 
 def files_in(table: DeltaTable, after: int = 0, through: int | None = None) -> list[LiveFile]:
@@ -268,7 +268,7 @@ def written_by(table: DeltaTable, checkpoint: int, attempt: int) -> bool:
     return any(f.path.startswith(folder) for f in files_in(table, checkpoint - 1, checkpoint))
 
 
-def segment_files(path: Located, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
+def segment_files(path: WarehousePath, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
     """Returns the files of a segment, oldest first: exactly the committed ones.
 
     Args:
@@ -284,16 +284,16 @@ def segment_files(path: Located, segment: Segment, table: DeltaTable | None = No
     why = segment.difference((f.file.size, f.file.rows) for f in found)
     if why is not None:
         torn = "" if isinstance(path, BucketPath) else flaws_of(path, segment.version)
-        raise refused(path, f"version {segment.version} differs from its commit: {why}{torn and f' ({torn})'}")
+        raise unusable_table(path, f"version {segment.version} differs from its commit: {why}{torn and f' ({torn})'}")
     return found
 
 
-def commit_file(table: Located, version: int) -> Located:
+def commit_file(table: WarehousePath, version: int) -> WarehousePath:
     """Returns the log file of a version."""
     return table / f"_delta_log/{version:020d}.json"
 
 
-def commit_at(table: Located, version: int) -> FoundCommit | None:
+def commit_at(table: WarehousePath, version: int) -> FoundCommit | None:
     """Returns the commit of a version, or None if there is none.
 
     Raises:
@@ -304,7 +304,7 @@ def commit_at(table: Located, version: int) -> FoundCommit | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused(table, f"commit {version} is not readable ({error})") from error
+        raise unusable_table(table, f"commit {version} is not readable ({error})") from error
     info = _commit_info(raw)
     write_id, parent = info.get("write_id"), str(info.get(PARENT, ""))
     return FoundCommit(
@@ -314,7 +314,7 @@ def commit_at(table: Located, version: int) -> FoundCommit | None:
     )
 
 
-def refused(table: Located, why: str) -> StoreError:
+def unusable_table(table: WarehousePath, why: str) -> StoreError:
     """Returns the error for a table that differs from its last commit."""
     return StoreError(
         f"unusable table: {table}: {why}",

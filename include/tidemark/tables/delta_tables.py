@@ -21,9 +21,9 @@ from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Located, Root, located, storage_options, to_metadata
-from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refused, segment_files
-from tidemark.tables.log_repair import mend_commits, mend_copies, mending, sync_commit, sync_folder
+from tidemark.storage.local_store import Root, WarehousePath, join_path, storage_options, to_metadata
+from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, segment_files, unusable_table
+from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, sync_folder, translate_disk_errors
 
 # SQL types as Delta's schema JSON, for exactly the grammar of `FieldType.sql`.
 PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
@@ -44,7 +44,7 @@ _TOKEN = re.compile(r"DECIMAL\(\d+,\d+\)|[A-Z]+|`[A-Za-z0-9_]+`|[<>:,]")
 
 def delta_schema(columns: Sequence[tuple[str, str]]) -> Schema:
     """Returns the Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
-    fields = [_field(name, parsed(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
+    fields = [_field(name, parse_type(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
@@ -53,7 +53,7 @@ def shape(schema: Schema) -> list[tuple[str, Any]]:
     return [(f["name"], _bare(f["type"])) for f in json.loads(schema.to_json())["fields"]]
 
 
-def parsed(sql: str) -> Any:
+def parse_type(sql: str) -> Any:
     """Returns Delta's JSON form of one SQL type.
 
     Raises:
@@ -129,7 +129,7 @@ _PRIMITIVES = {
 
 def arrow_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
     """Returns the Arrow schema of (column, SQL type) pairs."""
-    return pa.schema([(name, _arrow(parsed(sql))) for name, sql in columns])
+    return pa.schema([(name, _arrow(parse_type(sql))) for name, sql in columns])
 
 
 def _arrow(of: Any) -> pa.DataType:
@@ -286,7 +286,7 @@ class DeltaTables:
         Raises:
             StoreError: the table has no such version, or has other files in it than were committed.
         """
-        return segment_files(located(self.warehouse, segment.path), segment)
+        return segment_files(join_path(self.warehouse, segment.path), segment)
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs the files of an attempt and reads every commit back; see `ports.StateTables`."""
@@ -296,8 +296,8 @@ class DeltaTables:
         for commit in commits:
             sync_commit(self.warehouse, commit)
 
-    def _path(self, request: CommitRequest) -> Located:
-        return located(self.warehouse, request.table)
+    def _path(self, request: CommitRequest) -> WarehousePath:
+        return join_path(self.warehouse, request.table)
 
     def _hashed(self, request: CommitRequest) -> CommitRequest:
         try:
@@ -305,7 +305,7 @@ class DeltaTables:
                 self._path(request), [f.path for f in request.files] + [f.path for f in request.replacing]
             )
         except OSError as error:
-            raise refused(self._path(request), f"a file to be added is not readable ({error})") from error
+            raise unusable_table(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
 
     def _open_table(self, request: CommitRequest) -> DeltaTable | None:
@@ -313,24 +313,24 @@ class DeltaTables:
         table = self._newest(path, -1 if request.parent is None else request.parent.version)
         if table is None:
             if request.parent is not None:
-                raise refused(path, f"it is gone, but version {request.parent.version} is this attempt's input")
+                raise unusable_table(path, f"it is gone, but version {request.parent.version} is this attempt's input")
             return None
         if request.schema and shape(table.schema()) != shape(delta_schema(request.schema)):
-            raise refused(path, "its schema is not the operator's: a changed stored schema starts a new table")
+            raise unusable_table(path, "its schema is not the operator's: a changed stored schema starts a new table")
         if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
-            raise refused(path, "a foreign writer changed its partitioning or its protocol")
+            raise unusable_table(path, "a foreign writer changed its partitioning or its protocol")
         return table
 
-    def _newest(self, path: Located, settled: int) -> DeltaTable | None:
+    def _newest(self, path: WarehousePath, settled: int) -> DeltaTable | None:
         """Opens the table at its newest version, after repairing what a power cut has torn (local disk)."""
         if isinstance(path, BucketPath):
             return newest(path)
-        with mending(path):
+        with translate_disk_errors(path):
             mend_commits(path, settled)
         try:
             return newest(path)
         except StoreError:
-            with mending(path):
+            with translate_disk_errors(path):
                 mend_copies(path)
             return newest(path)
 
@@ -341,7 +341,7 @@ class DeltaTables:
             parent = segment_files(self._path(request), request.parent, table if is_newest else None)
             absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
             if absent:
-                raise refused(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
+                raise unusable_table(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
         return actions(request, files_in(table) if table else [], parent)
 
     def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:

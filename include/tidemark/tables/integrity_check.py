@@ -16,7 +16,16 @@ from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.ports import LiveFile
-from tidemark.storage.local_store import Located, Root, arrow_place, from_commit, hash_of, located, relative, size_of
+from tidemark.storage.local_store import (
+    Root,
+    WarehousePath,
+    arrow_place,
+    from_commit,
+    hash_of,
+    join_path,
+    relative,
+    size_of,
+)
 from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, files_in, open_table
 
 
@@ -33,8 +42,8 @@ class TableChecks:
     content: bool = False
     _segments: dict[Segment, Flaws] = field(default_factory=dict)
     _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    _commits: dict[tuple[Located, int], FoundCommit | StoreError | None] = field(default_factory=dict)
-    _hashes: dict[Located, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    _commits: dict[tuple[WarehousePath, int], FoundCommit | StoreError | None] = field(default_factory=dict)
+    _hashes: dict[WarehousePath, tuple[int, dict[str, str]]] = field(default_factory=dict)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
         """Returns the damage of a segment, by file relative to the warehouse.
@@ -54,7 +63,7 @@ class TableChecks:
         return Inspected(segments=len(self._segments), files=len(sizes), bytes=sum(sizes))
 
     def _log(self, segment: Segment, commits: Mapping[int, Commit]) -> dict[str, str]:
-        table = located(self.warehouse, segment.path)
+        table = join_path(self.warehouse, segment.path)
         flaws = {}
         for version in sorted({*_needed(table, segment.version), segment.version}):
             found, known = self._commit(table, version), commits.get(version)
@@ -64,7 +73,7 @@ class TableChecks:
                 flaws[self._name(commit_file(table, version))] = "its content differs from the commit"
         return flaws
 
-    def _commit(self, table: Located, version: int) -> FoundCommit | StoreError | None:
+    def _commit(self, table: WarehousePath, version: int) -> FoundCommit | StoreError | None:
         at = (table, version)
         if at not in self._commits:
             try:
@@ -75,7 +84,7 @@ class TableChecks:
 
     def _opened(self, segment: Segment) -> dict[str, str]:
         """Returns the damage of the version in the log, and of its files."""
-        table = located(self.warehouse, segment.path)
+        table = join_path(self.warehouse, segment.path)
         try:
             files = files_in(open_table(table, segment.version), segment.after, segment.through)
         except StoreError as error:
@@ -92,13 +101,13 @@ class TableChecks:
         return {where: why for where, why in whys.items() if why is not None}
 
     def _file(self, segment: Segment, f: LiveFile) -> str | None:
-        path = located(self.warehouse, segment.path, f.path)
+        path = join_path(self.warehouse, segment.path, f.path)
         name = self._name(path)
         if name not in self._files:
             self._files[name] = (f.file.size, self._flaw(path, segment, f))
         return self._files[name][1]
 
-    def _flaw(self, path: Located, segment: Segment, f: LiveFile) -> str | None:
+    def _flaw(self, path: WarehousePath, segment: Segment, f: LiveFile) -> str | None:
         try:
             size = size_of(path)
             if size != f.file.size:
@@ -116,7 +125,7 @@ class TableChecks:
 
     def _recorded(self, segment: Segment) -> dict[str, str]:
         """Returns hashes of the files of a table from all commits, at least up to a version; no path is used twice."""
-        table = located(self.warehouse, segment.path)
+        table = join_path(self.warehouse, segment.path)
         following, made = self._hashes.get(table, (0, {}))
         for version in range(following, segment.version + 1):
             log = commit_file(table, version)
@@ -124,11 +133,11 @@ class TableChecks:
         self._hashes[table] = (max(following, segment.version + 1), made)
         return made
 
-    def _name(self, path: Located) -> str:
+    def _name(self, path: WarehousePath) -> str:
         return relative(self.warehouse, path)
 
 
-def _needed(table: Located, version: int) -> range:
+def _needed(table: WarehousePath, version: int) -> range:
     """Returns the versions whose commit files a reader replays: those after the newest Delta log checkpoint."""
     for base in range(version, -1, -1):
         if (table / f"_delta_log/{base:020d}.checkpoint.parquet").is_file():
@@ -136,7 +145,7 @@ def _needed(table: Located, version: int) -> range:
     return range(version + 1)
 
 
-def _unreadable(path: Located, rows: int) -> str | None:
+def _unreadable(path: WarehousePath, rows: int) -> str | None:
     """Returns why a file without a known hash cannot be the committed one."""
     place, system = arrow_place(path)
     try:

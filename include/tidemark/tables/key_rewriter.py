@@ -14,7 +14,7 @@ from tidemark.errors import StoreError
 from tidemark.model.retention.erasure import ErasedKey
 from tidemark.model.schema.operator_schema import key_text
 from tidemark.ports import LiveFile, WrittenFile, WrittenRun
-from tidemark.storage.local_store import Root, arrow_place, filled, fsync, located
+from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
 
 Footers = Callable[[str, int, Sequence[str]], WrittenRun]
 """`engine.write.parquet_writer.written_run`: files of a folder with footers, given the rows and bounded columns."""
@@ -45,7 +45,7 @@ class ParquetKeyFiles:
     ) -> Mapping[str, WrittenFile | None]:
         """See `ports.KeyFiles`."""
         made, rows = dict[str, str](), 0
-        with _mapped(folder), filled(self.warehouse, folder) as target:
+        with _mapped(folder), stage_folder(self.warehouse, folder) as target:
             target.mkdir(parents=True, exist_ok=True)
             for n, f in enumerate(files):
                 name = f"part-{n:05d}.parquet"
@@ -87,7 +87,7 @@ class ParquetKeyFiles:
 
     @contextmanager
     def _opened(self, table: str, file: LiveFile) -> Iterator[pq.ParquetFile]:
-        path, system = arrow_place(located(self.warehouse, table, file.path))
+        path, system = arrow_place(join_path(self.warehouse, table, file.path))
         with _mapped(f"{table}/{file.path}"), pq.ParquetFile(path, filesystem=system) as opened:
             yield opened
 

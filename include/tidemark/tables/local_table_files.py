@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.checkpoint.segments import LOG, log_version
-from tidemark.model.retention.shared_state import StoredFile, TableHistory, unknown
+from tidemark.model.retention.shared_state import StoredFile, TableHistory, registry_error
 from tidemark.ports.caching import Cache
 from tidemark.tables.delta_history import LogReplays
 from tidemark.tables.delta_reader import commit_file, open_table
@@ -134,4 +134,4 @@ def _mapped(verb: str, what: str) -> Iterator[None]:
             f"could not {verb} {what}: {why}", safe="every remaining restore point is intact.", next=_NEXT
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise unknown(f"the log of {what} has an unknown action ({error})") from error
+        raise registry_error(f"the log of {what} has an unknown action ({error})") from error

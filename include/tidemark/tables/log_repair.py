@@ -20,8 +20,16 @@ from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Commit
 from tidemark.model.checkpoint.segments import LOG, TORN, log_version
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Root, fsync, located
-from tidemark.tables.delta_reader import HINT, LogFolder, by_what_is_whole, commit_at, files_in, open_table, refused
+from tidemark.storage.local_store import Root, fsync, join_path
+from tidemark.tables.delta_reader import (
+    HINT,
+    LogFolder,
+    by_what_is_whole,
+    commit_at,
+    files_in,
+    open_table,
+    unusable_table,
+)
 
 _NOTHING = json.dumps(
     {"commitInfo": {"operation": "TIDEMARK MEND", "operationParameters": {}, "timestamp": 0}}
@@ -30,7 +38,7 @@ _NOTHING = json.dumps(
 
 
 @contextmanager
-def mending(table: Path) -> Iterator[None]:
+def translate_disk_errors(table: Path) -> Iterator[None]:
     """Translates errors of the disk.
 
     Raises:
@@ -39,7 +47,7 @@ def mending(table: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused(table, f"its log could not be repaired ({error.strerror or error})") from error
+        raise unusable_table(table, f"its log could not be repaired ({error.strerror or error})") from error
 
 
 def mend_commits(table: Path, settled: int) -> None:
@@ -110,7 +118,7 @@ def _write_checkpoint(table: Path, log: LogFolder | None, version: int) -> LogFo
     open_table(table, version).create_checkpoint()
     made = LogFolder.of(table)
     if made is None or version not in made.checkpoints or not agrees(made, version):
-        raise refused(table, f"the Delta log checkpoint of version {version} disagrees with the commits")
+        raise unusable_table(table, f"the Delta log checkpoint of version {version} disagrees with the commits")
     return made
 
 
@@ -232,10 +240,10 @@ def sync_commit(warehouse: Root, commit: Commit) -> None:
     Raises:
         StoreError: write id or sha256 differ, or the disk refused.
     """
-    table = located(warehouse, commit.path)
+    table = join_path(warehouse, commit.path)
     found = commit_at(table, commit.version)
     if found is None or (found.write_id, found.sha256) != (commit.write_id, commit.sha256):
-        raise refused(table, f"commit {commit.version} is not the one that this attempt made")
+        raise unusable_table(table, f"commit {commit.version} is not the one that this attempt made")
     if not isinstance(table, BucketPath):
         folder = table / LOG
         _sync([*_built_on(folder, found.parent, commit.version), folder])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tidemark.model.checkpoint.manifest import LiveFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Located
+from tidemark.storage.local_store import WarehousePath
 
 PLACE = pa.schema({"_file": pa.int32(), "_row_group": pa.int32()})
 """Location of a row: number of the file, number of the row group in it."""
@@ -28,14 +28,14 @@ class NumberedFile:
     """A file of one or more handles: its number, its path, and its columns from the table."""
 
     number: int
-    path: Located
+    path: WarehousePath
     live: LiveFile
 
 
 class CountedFile:
     """An open file that counts the bytes it reads, with the methods that pyarrow needs."""
 
-    def __init__(self, path: Located) -> None:
+    def __init__(self, path: WarehousePath) -> None:
         self.bytes = 0
         self._file: Any = path.opened() if isinstance(path, BucketPath) else FileIO(path)
 
@@ -120,7 +120,7 @@ def above(column: str, least: int) -> Pick:
     return pick
 
 
-def holding(column: str, values: Iterable[int]) -> Pick:
+def select_row_groups(column: str, values: Iterable[int]) -> Pick:
     """Picks row groups that may hold one of these values of a column."""
     wanted = sorted(values)
 

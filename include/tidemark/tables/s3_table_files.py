@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.errors import NameRefusedError, StoreError
 from tidemark.model.checkpoint.segments import LOG, log_version
-from tidemark.model.retention.shared_state import StoredFile, TableHistory, unknown
+from tidemark.model.retention.shared_state import StoredFile, TableHistory, registry_error
 from tidemark.ports.caching import Cache
 from tidemark.storage.s3_folder import BATCH, S3Folder
 from tidemark.tables.delta_history import LogReplays
@@ -111,4 +111,4 @@ def _mapped(verb: str, what: str) -> Iterator[None]:
             next="check the bucket and its permissions, then run this again: finished steps are not repeated.",
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise unknown(f"the log of {what} has an unknown action ({error})") from error
+        raise registry_error(f"the log of {what} has an unknown action ({error})") from error

@@ -34,14 +34,14 @@ class StatsdMetrics:
                 sender.sendto(line[:_LARGEST], to)
 
 
-def scoped(pipeline: str, name: str) -> str:
+def gauge_name(pipeline: str, name: str) -> str:
     """Returns a gauge's name with its pipeline, as Flink includes the job. Dots in the pipeline's name are replaced."""
     return f"{pipeline.replace('.', '__')}.{name}"
 
 
 def _lines(prefix: str, pipeline: str, gauges: Mapping[str, float]) -> Iterator[bytes]:
     for name, value in gauges.items():
-        full = f"{prefix}.{scoped(pipeline, name)}"
+        full = f"{prefix}.{gauge_name(pipeline, name)}"
         if value < 0:
             # In StatsD a sign means "change by", so a negative value has to be set through 0.
             yield f"{full}:0|g".encode()

@@ -15,11 +15,11 @@ from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
-from tidemark.readers.duckdb_session import opened, told
+from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.sql.initial_state import given_columns, stored_sql
 from tidemark.storage.parquet_folder import ParquetFolder
 from tidemark.tables.delta_tables import arrow_schema, fits
-from tidemark.transfer.export_folder import ordered, stored_order
+from tidemark.transfer.export_folder import order_columns, stored_order
 
 _BATCH = 100_000
 _GROUP = pa.field("_key_group", pa.int32())
@@ -48,7 +48,7 @@ class GivenTable:
             UsageError: a column is missing or has another type, a value does not fit, a key is null or occurs twice.
             StoreError: the table cannot be read.
         """
-        with opened() as connection, told(f"{self.path} cannot be used"):
+        with open_connection() as connection, translate_duckdb_errors(f"{self.path} cannot be used"):
             return self.load(connection, "given")
 
     def write(self, folder: ParquetFolder, at_ms: int, changed: int) -> list[ExportedFile]:
@@ -58,10 +58,10 @@ class GivenTable:
             TidemarkError: see `check`.
         """
         columns = run_columns(self.schema)
-        with opened() as connection, told(f"{self.path} cannot be used"):
+        with open_connection() as connection, translate_duckdb_errors(f"{self.path} cannot be used"):
             self.load(connection, "given")
             rows = stored_sql(self.schema, "given", at_ms, changed)
-            made = connection.sql(ordered(rows, columns, stored_order(self.schema)))
+            made = connection.sql(order_columns(rows, columns, stored_order(self.schema)))
             name = f"stored/{self.schema.uid}"
             return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 

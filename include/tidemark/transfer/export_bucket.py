@@ -15,7 +15,7 @@ from tidemark.errors import ConflictError, NotFoundError, StoreError, TidemarkEr
 from tidemark.model.retention.export_manifest import NAME, Export, ExportedFile
 from tidemark.ports import PutOutcome, UncertainPut
 from tidemark.storage.s3_folder import S3Folder
-from tidemark.transfer.import_folder import damaged, size_flaw
+from tidemark.transfer.import_folder import damaged_export, size_flaw
 
 _PROBE = "begun"
 """Object in an upload's folder that is put twice, to check that the store supports conditional writes."""
@@ -150,7 +150,7 @@ class S3Export:
         export = Export.decoded(raw)
         bad = [f"{f.path}: {why}" for f in export.files if (why := size_flaw(f, self.folder.size)) is not None]
         if bad:
-            raise damaged(bad)
+            raise damaged_export(bad)
         (to / NAME).write_bytes(raw)
         for f in export.files:
             (to / f.path).parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.kinds.base.sql import DUCKDB_MACROS, quoted
+from tidemark.model.kinds.base.sql import DUCKDB_MACROS, quote
 from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.readers.duckdb_session import opened, told
+from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.readers.state_reader import Relation, stored_rows
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql
 from tidemark.storage.local_store import Root
@@ -47,14 +47,16 @@ class FolderExport:
         rows = stored_rows(self.warehouse, schema, self.checkpoint.handles[uid])
         if rows is None:
             rows = Relation(parts=((arrow_schema(run_columns(schema)).empty_table(), None),))
-        with opened(rows.files) as connection, told(f"state of {uid} cannot be read"):
+        with open_connection(rows.files) as connection, translate_duckdb_errors(f"state of {uid} cannot be read"):
             relation = rows.registered(connection, "rows")
             deepest = compacted_sql(schema, relation, now, deepest=True)
-            held = connection.sql(ordered(deepest, run_columns(schema), stored_order(schema)))
+            held = connection.sql(order_columns(deepest, run_columns(schema), stored_order(schema)))
             columns = arrow_schema(run_columns(schema))
             stored = self.folder.files(f"stored/{uid}", held.to_arrow_reader(_BATCH), columns)
             finished = connection.sql(
-                ordered(resolving_sql(schema, relation, now), empty_columns(schema), [k.name for k in schema.keys])
+                order_columns(
+                    resolving_sql(schema, relation, now), empty_columns(schema), [k.name for k in schema.keys]
+                )
             )
             columns = arrow_schema(empty_columns(schema))
             resolved = self.folder.file(f"state/{uid}", finished.to_arrow_reader(_BATCH), columns)
@@ -74,9 +76,9 @@ class FolderExport:
         return self.folder.text(f"queries/{uid}.{dialect}.sql", whole)
 
 
-def ordered(query: str, columns: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
+def order_columns(query: str, columns: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
     """Returns the columns of a query's rows, sorted."""
-    names, by = ", ".join(quoted(name) for name, _ in columns), ", ".join(quoted(name) for name in order)
+    names, by = ", ".join(quote(name) for name, _ in columns), ", ".join(quote(name) for name in order)
     return f'SELECT {names} FROM ({query}) AS "_made" ORDER BY {by}'
 
 

@@ -50,7 +50,7 @@ class ExportFolder:
                 f"{self.path} cannot be read: {error.strerror or error}", next="check the disk and its permissions."
             ) from error
         if bad:
-            raise damaged(bad)
+            raise damaged_export(bad)
         return export
 
     def copy(self, files: Sequence[ExportedFile], to: Path) -> None:
@@ -116,6 +116,6 @@ def size_flaw(f: ExportedFile, size: Callable[[str], int | None]) -> str | None:
     return None if there == f.bytes else f"it has {there} bytes, {f.bytes} were written"
 
 
-def damaged(bad: Sequence[str]) -> DamagedError:
+def damaged_export(bad: Sequence[str]) -> DamagedError:
     """Returns the error that names every bad file of an export."""
     return DamagedError(f"damaged: {' | '.join(bad)}", next="copy the whole exported folder again.")

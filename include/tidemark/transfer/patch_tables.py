@@ -11,7 +11,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.readers.duckdb_session import opened, told
+from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.readers.state_reader import Relation, stored_rows
 from tidemark.sql.patch_rows import PatchedState, compared_sql, ended_sql, numbered_sql, patch_sql
 from tidemark.sql.resolve import resolving_sql
@@ -19,7 +19,7 @@ from tidemark.storage.local_store import Root
 from tidemark.storage.parquet_folder import ParquetFolder
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.transfer.bootstrap_tables import GivenTable
-from tidemark.transfer.export_folder import ordered, stored_order
+from tidemark.transfer.export_folder import order_columns, stored_order
 
 _BATCH = 100_000
 
@@ -66,7 +66,7 @@ class PatchRows:
         columns = run_columns(schema)
         if not self._count("made"):
             return []
-        made = self._connection.sql(ordered(numbered_sql("made", number), columns, stored_order(schema)))
+        made = self._connection.sql(order_columns(numbered_sql("made", number), columns, stored_order(schema)))
         return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 
     def told(self, files: Sequence[ExportedFile]) -> PatchedState:
@@ -102,8 +102,8 @@ def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
     rows = stored_rows(warehouse, given.schema, given.handle)
     if rows is None:
         rows = Relation(parts=((arrow_schema(run_columns(given.schema)).empty_table(), None),))
-    with opened(rows.files) as connection:
-        with told(f"state of {given.schema.uid} cannot be patched"):
+    with open_connection(rows.files) as connection:
+        with translate_duckdb_errors(f"state of {given.schema.uid} cannot be patched"):
             _load(connection, given)
             _make(connection, given, rows.registered(connection, "rows"))
         yield PatchRows(connection, given)

@@ -140,7 +140,7 @@ def _health(context: Context, name: str, live: Branch | None, history: History) 
     later = takewhile(lambda e: e.id > since, history.entries)
     on_live = (e for e in later if live is not None and e.slot.timeline == live.timeline)
     failures = sum(e.status is CheckpointStatus.FAILED and counts_as_failure(e) for e in on_live)
-    at = None if live is None else observability.measure_punctuality(context, name, live)
+    at = None if live is None else observability.measure_deadline(context, name, live)
     stop = Stops(context.coordinator(name).objects).standing()
     now = context.clock.now_ms()
     return PipelineHealth(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.bank import ASK, BankPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Void
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, SealedPlan, Subsumed
 from tidemark.errors import CheckpointExpiredError, ConflictError, CorruptObjectError, FencedError, StoreError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
@@ -164,9 +164,9 @@ def test_a_sealed_plan_that_loses_its_slot_to_a_closing_is_void() -> None:
     plan = bank.plan()
     done = sealed(bank, plan)
     closing = close(bank, plan)
-    assert bank.coordinator.publish(plan, done) == Void(plan=plan, closing=closing)
-    assert bank.coordinator.complete(plan) == Void(plan=plan, closing=closing)
-    assert bank.coordinator.begin(plan) == Void(plan=plan, closing=closing)
+    assert bank.coordinator.publish(plan, done) == Subsumed(plan=plan, closing=closing)
+    assert bank.coordinator.complete(plan) == Subsumed(plan=plan, closing=closing)
+    assert bank.coordinator.begin(plan) == Subsumed(plan=plan, closing=closing)
 
 
 def test_a_plan_of_a_slot_that_another_one_took_is_a_conflict_unless_it_was_aborted() -> None:

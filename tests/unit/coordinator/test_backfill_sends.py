@@ -7,7 +7,7 @@ from tests.unit.coordinator.test_backfill import backfill, repeat
 from tests.unit.coordinator.test_recovery import three
 from tests.unit.coordinator.test_restoring import sent, telling
 from tidemark import KafkaSink
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.coordinator.recovery.backfill import Backfill
 
 
@@ -15,8 +15,8 @@ def half_sent() -> tuple[BankPipeline, Backfill]:
     """Three checkpoints, the first two delivered; a backfill from the first one."""
     bank = telling(KafkaSink("seen", topic="out"))
     made = three(bank)
-    for due in undelivered(bank.coordinator)[:2]:
-        delivered(bank.coordinator, due)
+    for due in list_undelivered(bank.coordinator)[:2]:
+        record_delivery(bank.coordinator, due)
     return bank, backfill(bank, made[0])
 
 

@@ -9,7 +9,7 @@ from tests.support.bank import ASK, P1, PIPELINE, Account, BankPipeline, sourced
 from tests.support.memory import Payment
 from tidemark import Fold, Process, state
 from tidemark.errors import NameRefusedError
-from tidemark.model.state.evolution import compared
+from tidemark.model.state.evolution import compare_schemas
 
 ACCOUNTS, COPIES = PIPELINE.operators[0], Fold("copies", key_by="account", state=Account)
 
@@ -81,7 +81,7 @@ def test_the_number_of_key_groups_stands_in_the_manifest_and_never_changes() -> 
     made = bank(ACCOUNTS)
     stored = made.coordinator.checkpoint(1).plan.schemas["accounts"]
     assert stored.key_groups == 128
-    (misfit,) = compared(stored, replace(stored, key_groups=64)).misfits
+    (misfit,) = compare_schemas(stored, replace(stored, key_groups=64)).misfits
     assert str(misfit) == "accounts.key groups: 128 became 64 (give the operator a new uid)"
 
 

@@ -11,12 +11,12 @@ from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Void
+from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Subsumed
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.recovery import integrity as verification
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.timeline_end import Ending
-from tidemark.coordinator.retention.collect_roots import look
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -34,7 +34,7 @@ def forked(bank: BankPipeline, name: str = "fix") -> tuple[list[Checkpoint], Che
 
 def kept(bank: BankPipeline) -> list[int]:
     """Ids of what stays under `keep_last(1)`."""
-    found = look(bank.coordinator, Retention.keep_last(1))
+    found = collect_roots(bank.coordinator, Retention.keep_last(1))
     return sorted(number for number, why in found.reasons.items() if why)
 
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_in_flight_wins_the_place_or_is_void(won: bool) -> None:
 
     done = Ending(coordinator=replace(bank.coordinator, listener=crash)).close("fix")
     assert done.won
-    assert isinstance(ended[0], Completed if won else Void)
+    assert isinstance(ended[0], Completed if won else Subsumed)
     assert len(done.checkpoints) == (2 if won else 1)
     assert own in done.checkpoints
     assert kept(bank) == [3]

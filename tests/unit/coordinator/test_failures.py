@@ -17,7 +17,7 @@ from tidemark.coordinator.checkpoints.restart import (
     RestartStrategy,
     Retries,
 )
-from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Void
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, Refused, SealedPlan, Subsumed
 from tidemark.errors import (
     BrokerError,
     CheckpointExpiredError,
@@ -134,7 +134,7 @@ def test_a_timeline_that_ended_subsumes_the_plan() -> None:
         keys.slot_key("t1", 1), Closing(timeline="t1", sequence=1, successor="t2", why="restore", write_id="w")
     )
     report = bank.coordinator.record_failure(bank.pipeline, plan, FencedError("revoked", next="x"))
-    assert isinstance(report.state, Void)
+    assert isinstance(report.state, Subsumed)
     assert (report.failure.reason, report.in_a_row, report.retry) == (R.SUBSUMED, 0, False)
 
 

@@ -10,7 +10,7 @@ from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Void
+from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Subsumed
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
@@ -129,7 +129,7 @@ def test_a_fold_whose_timeline_ended_goes_on_with_the_live_one() -> None:
     first = bank.complete(replace(DAY, interval_end=at(5)))
     plan = bank.plan(DAY)
     bank.recovery.restore(Beginning(checkpoint=first))
-    assert isinstance(bank.coordinator.state(plan), Void)
+    assert isinstance(bank.coordinator.state(plan), Subsumed)
     folded = bank.loop.fold(plan, DAY)
     assert isinstance(folded.state, SealedPlan)
     assert (plan.slot.timeline, folded.state.plan.slot.timeline) == ("t1", "t2")

@@ -8,7 +8,7 @@ from tests.support.bank import ASK, BankPipeline
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Behind, Promoted, Superseded
+from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Superseded
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -25,7 +25,7 @@ def test_a_fork_that_caught_up_becomes_live() -> None:
     bank = BankPipeline()
     made = three(bank)
     ahead = fork(bank, made[0])
-    assert bank.promotion.promote("fix") == Behind(timeline="fix", lacking=(made[2], made[1]))
+    assert bank.promotion.promote("fix") == PromotionBlocked(timeline="fix", lacking=(made[2], made[1]))
     caught_up = ahead.run_once(ASK).checkpoints[0]
     done = bank.promotion.promote("fix")
     assert isinstance(done, Promoted)
@@ -52,7 +52,7 @@ def test_a_checkpoint_that_wins_the_slot_makes_the_fork_catch_up_unless_it_was_i
 
     done = Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("fix")
     if records:
-        assert done == Behind(timeline="fix", lacking=(won[0],), overtaken=True)
+        assert done == PromotionBlocked(timeline="fix", lacking=(won[0],), overtaken=True)
     else:
         assert isinstance(done, Promoted)
         assert (done.closing.sequence, done.replaced) == (5, (won[0], made[2], made[1]))
@@ -71,7 +71,7 @@ def test_discard_leaves_behind_what_was_lacking_and_no_more() -> None:
             won.append(bank.complete())
 
     done = Promotion(coordinator=replace(bank.coordinator, listener=crash)).promote("a", discard=True)
-    assert done == Behind(timeline="a", lacking=(won[0], made[2], made[1]), overtaken=True)
+    assert done == PromotionBlocked(timeline="a", lacking=(won[0], made[2], made[1]), overtaken=True)
     promoted = bank.promotion.promote("a", discard=True)
     assert isinstance(promoted, Promoted)
     assert promoted.left == (won[0], made[2], made[1])

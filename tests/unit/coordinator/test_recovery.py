@@ -10,7 +10,7 @@ from tests.unit.coordinator.test_attempts import sealed
 from tidemark import Fold
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.restore_point import Beginning
-from tidemark.coordinator.records.states import Restored, Superseded, Void
+from tidemark.coordinator.records.states import Restored, Subsumed, Superseded
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, NameRefusedError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -139,7 +139,7 @@ def test_a_sealed_attempt_that_loses_its_slot_to_a_restore_is_void() -> None:
     plan = bank.plan()
     done = sealed(bank, plan)
     bank.recovery.restore(Beginning(checkpoint=made[2]))
-    assert isinstance(bank.coordinator.publish(plan, done), Void)
+    assert isinstance(bank.coordinator.publish(plan, done), Subsumed)
     assert held(bank, bank.complete()) == {"a": 4}, "what it had read is read again"
 
 

@@ -13,8 +13,8 @@ from tests.support.memory import Payment
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import dying, three
 from tidemark import DeltaSink, KafkaSink, Process, state
-from tidemark.cli.timeline import drawn, plain_tree
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.cli.timeline import draw_tree, plain_tree
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.coordinator.records.states import Promoted, Restored
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.recovery.restore import Recovery
@@ -97,7 +97,7 @@ def rows(bank: BankPipeline, checkpoint: Checkpoint) -> list[tuple[int, int]]:
 def sent(bank: BankPipeline) -> list[int]:
     """Offsets of the records that the next delivery answers."""
     found = []
-    for due in undelivered(bank.coordinator):
+    for due in list_undelivered(bank.coordinator):
         held = [r for r in bank.tables.rows(due.table.handle) if due.is_due(r)]
         offsets = [number(r["_offset"]) for r in held]
         found += [offset for offset in offsets if due.checkpoint.plan.ranges[P0].start <= offset]
@@ -193,8 +193,8 @@ def test_a_sink_goes_back_where_the_live_timeline_lacks_rows_of_the_checkpoint()
 def test_what_happens_to_topics_is_told_plainly() -> None:
     bank = telling(KafkaSink("seen", topic="out"))
     three(bank)
-    for due in undelivered(bank.coordinator)[:2]:
-        delivered(bank.coordinator, due)
+    for due in list_undelivered(bank.coordinator)[:2]:
+        record_delivery(bank.coordinator, due)
     again = "records sent to topic out stay; records that are read again are sent again, under other ids"
     assert plan(bank, checkpoint=1, restore_sinks=True).sinks == {"seen": again}
     assert plan(bank, checkpoint=1).sinks == {"seen": "records sent to topic out stay, and are not sent again"}
@@ -214,15 +214,15 @@ def test_a_promote_sends_what_was_not_sent_and_only_when_it_is_asked() -> None:
         fork(bank, made[0]).run_once(ASK)
         bank.send(1)
         fork(bank, made[0]).run_once(ASK)
-        for due in undelivered(bank.coordinator)[:2]:
-            delivered(bank.coordinator, due)
+        for due in list_undelivered(bank.coordinator)[:2]:
+            record_delivery(bank.coordinator, due)
         assert isinstance(bank.promotion.promote("fix", send=asked), Promoted)
         bank.send(1)
         bank.complete()
         assert sent(bank) == wanted
-        for due in undelivered(bank.coordinator):
-            delivered(bank.coordinator, due)
-        assert undelivered(bank.coordinator) == []
+        for due in list_undelivered(bank.coordinator):
+            record_delivery(bank.coordinator, due)
+        assert list_undelivered(bank.coordinator) == []
 
 
 def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
@@ -292,6 +292,6 @@ def test_the_tree_of_timelines_is_read_from_their_ends() -> None:
     }
     drawing = Console(width=100, color_system=None)
     with drawing.capture() as told:
-        drawing.print(drawn(list(found.values())))
+        drawing.print(draw_tree(list(found.values())))
     lines = [text.strip("│├└─ ") for text in told.get().splitlines()]
     assert sorted(lines) == sorted(text.strip() for text in plain_tree(list(found.values())))

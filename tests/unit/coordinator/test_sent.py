@@ -14,11 +14,11 @@ from tests.unit.coordinator.test_restoring import plan, restored, rows, sent, te
 from tidemark import DeltaSink, KafkaSink, Process
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
-from tidemark.coordinator.checkpoints.loop import delivered, is_live, undelivered
+from tidemark.coordinator.checkpoints.loop import is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.retention.collect_roots import look
 from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.operators import Operator
 from tidemark.declare.retention import Retention
@@ -57,12 +57,12 @@ def declare(bank: BankPipeline, sink: DeltaSink | KafkaSink | None) -> None:
 def deliver(bank: BankPipeline, count: int | None = None) -> list[int]:
     """Sends what is due, or the first of it; returns the offsets."""
     found: list[int] = []
-    for due in undelivered(bank.coordinator)[:count]:
+    for due in list_undelivered(bank.coordinator)[:count]:
         for segment in due.table.handle:
             own = (f for f in bank.tables.files_of(segment) if f.checkpoint == due.checkpoint.id)
             held = [row for f in own for row in bank.tables.files[f"{segment.path}/{f.path}"]]
             found += [int(str(row["_offset"])) for row in held if due.is_due(row)]
-        delivered(bank.coordinator, due)
+        record_delivery(bank.coordinator, due)
     return found
 
 
@@ -295,14 +295,14 @@ def test_a_delivery_that_ended_while_a_restore_began_is_seen() -> None:
 def test_a_delivery_that_ends_after_its_timeline_was_closed_is_seen(as_restore: bool) -> None:
     bank = kafka()
     assert deliver(bank, 1) == [0]
-    under_way, *later = undelivered(bank.coordinator)
+    under_way, *later = list_undelivered(bank.coordinator)
     if as_restore:
         restored(bank, checkpoint=1)
     else:
         fork(bank, bank.coordinator.checkpoint(1)).run_once(ASK)
         promote(bank, send=True)
     assert not any(is_live(bank.coordinator, due) for due in later)
-    delivered(bank.coordinator, under_way)
+    record_delivery(bank.coordinator, under_way)
     if as_restore:
         bank.complete()
     assert deliver(bank) == [2]
@@ -336,7 +336,7 @@ def test_what_waits_is_sent_and_pinned_although_its_sink_was_taken_out() -> None
     declare(bank, None)
     bank.send(1)
     bank.complete()
-    kept = look(bank.coordinator, Retention.keep_last(1)).reasons
+    kept = collect_roots(bank.coordinator, Retention.keep_last(1)).reasons
     assert sorted(number for number, why in kept.items() if why) == [2, 3, 4]
     sweep(bank)
     assert deliver(bank) == [1, 2]

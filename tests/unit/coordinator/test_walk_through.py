@@ -12,7 +12,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Writte
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.testing.twin.memory import MemoryTables
-from tidemark.testing.twin.merge import compacted
+from tidemark.testing.twin.merge import compact_rows
 from tidemark.testing.twin.tables import Row
 
 UID = "accounts"
@@ -53,7 +53,7 @@ class Story:
         """Merges all files of a manifest into the base; the next plan may adopt it."""
         found = self.bank.coordinator.checkpoint(through)
         tables, handle, schema = self.bank.tables, found.handles[UID], found.plan.schemas[UID]
-        rows = compacted(schema, tables.rows(handle), found.now, deepest=True)
+        rows = compact_rows(schema, tables.rows(handle), found.now, deepest=True)
         table, job = f"{found.plan.tables[UID]}/base", f"g(1-{max(_number(n) for n in self.files(found))})"
         parent = handle.segment_of(table)
         request = CommitRequest(

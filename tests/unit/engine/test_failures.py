@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from tidemark.engine.session.spark_errors import NumericOverflow, translated
+from tidemark.engine.session.spark_errors import NumericOverflow, translate_spark_errors
 from tidemark.errors import BrokerError, DataLostError, EngineError, StateOverflowError, StoreError, TidemarkError
 
 CASES: list[tuple[str, type[TidemarkError]]] = [
@@ -23,27 +23,27 @@ CASES: list[tuple[str, type[TidemarkError]]] = [
 
 @pytest.mark.parametrize(("message", "expected"), CASES)
 def test_a_foreign_error_becomes_ours(message: str, expected: type[TidemarkError]) -> None:
-    with pytest.raises(expected) as caught, translated():
+    with pytest.raises(expected) as caught, translate_spark_errors():
         raise PySparkException(message)
     assert type(caught.value) is expected
     assert caught.value.next and caught.value.safe
 
 
 def test_the_key_of_an_overflow_is_in_the_message() -> None:
-    with pytest.raises(StateOverflowError, match=r"total of key \(a, 3\) does not fit"), translated():
+    with pytest.raises(StateOverflowError, match=r"total of key \(a, 3\) does not fit"), translate_spark_errors():
         raise PySparkException(
             "[USER_RAISED_EXCEPTION] tidemark_state_overflow total of key (a, 3) does not fit its type"
         )
 
 
 def test_our_own_errors_and_defects_pass_through() -> None:
-    with pytest.raises(KeyError), translated():
+    with pytest.raises(KeyError), translate_spark_errors():
         raise KeyError("a defect")
-    with pytest.raises(BrokerError), translated():
+    with pytest.raises(BrokerError), translate_spark_errors():
         raise BrokerError("x", next="y")
 
 
 def test_the_stack_trace_stays_out_of_the_message() -> None:
-    with pytest.raises(EngineError) as caught, translated():
+    with pytest.raises(EngineError) as caught, translate_spark_errors():
         raise PySparkException("first line\n\tat org.apache.spark.Foo(Foo.scala:1)\n" * 50)
     assert "Foo.scala" not in caught.value.what

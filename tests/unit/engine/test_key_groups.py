@@ -8,7 +8,7 @@ from tests.support.readings import pipeline
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
-from tidemark.tables.delta_tables import parsed
+from tidemark.tables.delta_tables import parse_type
 
 
 def test_a_key_group_never_changes() -> None:
@@ -47,7 +47,7 @@ def test_texts_become_keys_or_a_usage_error() -> None:
 
 def test_every_stored_type_has_a_delta_type() -> None:
     inner = FieldType("struct", fields=(("a", FieldType("decimal", digits=12, scale=2)), ("b", FieldType("date"))))
-    found = parsed(FieldType("list", element=inner).sql)
+    found = parse_type(FieldType("list", element=inner).sql)
     assert found["elementType"]["fields"][0]["type"] == "decimal(12,2)"
     with pytest.raises(ValueError, match="unknown type"):
-        parsed("SET<STRING>")
+        parse_type("SET<STRING>")

@@ -4,13 +4,13 @@ import subprocess
 import sys
 import zipfile
 
-from tidemark.engine.session.session import PACKAGE, packed
+from tidemark.engine.session.session import PACKAGE, package_zip
 
 IMPORT = "import tidemark.engine.process.process_worker as w, sys; print(w.__file__)"
 
 
 def test_a_worker_imports_from_the_package_alone() -> None:
-    made = packed()
+    made = package_zip()
     with zipfile.ZipFile(made) as whole:
         names = whole.namelist()
     assert set(names) == {p.relative_to(PACKAGE.parent).as_posix() for p in PACKAGE.rglob("*.py")}
@@ -20,8 +20,8 @@ def test_a_worker_imports_from_the_package_alone() -> None:
 
 
 def test_the_same_files_are_the_same_bytes() -> None:
-    first = packed()
-    packed.cache_clear()
-    second = packed()
+    first = package_zip()
+    package_zip.cache_clear()
+    second = package_zip()
     assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
     assert first != second

@@ -9,7 +9,7 @@ from pyspark.sql.connect.client.retries import Retrying, RetryPolicy
 
 from tidemark.engine.session import session
 from tidemark.engine.session.session import PATIENCE, policies
-from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.errors import EngineError
 
 
@@ -97,6 +97,6 @@ def test_a_server_that_says_when_to_come_back_is_alive(clock: Clock) -> None:
 
 
 def test_a_server_that_is_gone_is_an_error_of_three_lines() -> None:
-    with pytest.raises(EngineError, match="Spark no longer answers") as gone, translated():
+    with pytest.raises(EngineError, match="Spark no longer answers") as gone, translate_spark_errors():
         raise SparkConnectGrpcException(str(Refused()), grpc_status_code=grpc.StatusCode.UNAVAILABLE)
     assert len(str(gone.value).splitlines()) == 3

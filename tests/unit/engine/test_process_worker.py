@@ -9,7 +9,7 @@ from tests.support.operator_lists import PIPELINE, Order
 from tests.support.spark import TwinPipeline
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
-from tidemark.engine.process.process_operator import shipped
+from tidemark.engine.process.process_operator import pickle_by_value
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
 from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.processing.live_operator_state import OperatorStateType
@@ -49,7 +49,7 @@ def as_task(monkeypatch: pytest.MonkeyPatch) -> Any:
     operator, state = given()
     lists = OperatorStateType.of(operator, state, 3)
     processing = Processing.of(operator, PIPELINE.schemas()["o"], 2, lists=lists)
-    blob = shipped(Work(processing=processing, record=record_shape(Order)), ())
+    blob = pickle_by_value(Work(processing=processing, record=record_shape(Order)), ())
 
     def run(n: int, orders: list[Order]) -> list[dict[str, Any]]:
         monkeypatch.setattr(process_worker, "_task", lambda: n)

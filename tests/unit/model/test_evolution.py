@@ -19,7 +19,7 @@ from tests.support.schema_changes import (
 )
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema, run_columns
-from tidemark.model.state.evolution import compared, evolved, shares_tables
+from tidemark.model.state.evolution import compare_schemas, evolve_schema, shares_tables
 from tidemark.sql.resolve import columns, counts, mapped_sql, table_columns
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/evolve-state.md"
@@ -45,7 +45,7 @@ def _until_gap(lines: list[str]) -> list[str]:
 def test_a_change_is_answered_as_the_page_says(name: str) -> None:
     change = CHANGES[name]
     answer, tables, _ = _table("change")[name]
-    found = compared(change.old, change.new)
+    found = compare_schemas(change.old, change.new)
     assert answer == ("refused" if found.misfits else "yes")
     if not found.misfits:
         assert tables == ("the same" if shares_tables(change.old, change.new) else "new")
@@ -66,13 +66,13 @@ def _pairs(first: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("kind", ["value", "map", "list_of_values", "latest"])
 def test_a_type_becomes_another_as_the_page_says(kind: str, old: str, new: str) -> None:
     cell = _table("type")[old][list(TYPES).index(new)]
-    found = compared(alone(kind, TYPES[old]), alone(kind, TYPES[new]))
+    found = compare_schemas(alone(kind, TYPES[old]), alone(kind, TYPES[new]))
     assert cell == ("same" if old == new else "–" if found.misfits else "yes")
 
 
 @pytest.mark.parametrize(("old", "new"), _pairs("kind", KINDS))
 def test_a_kind_becomes_another_as_the_page_says(old: str, new: str) -> None:
-    found = compared(alone(old), alone(new))
+    found = compare_schemas(alone(old), alone(new))
     assert _table("kind")[old][KINDS.index(new)] == ("–" if found.misfits else "same")
 
 
@@ -80,7 +80,7 @@ def test_a_refused_field_is_named_with_old_new_and_remedy() -> None:
     old = fold(field("sum", "total"), field("latest", "place"))
     ttl = every(1, clock="logical_time")
     new = fold(field("max", "total"), field("latest", "place", ignore_nulls=True, ttl=ttl), clock="logical_time")
-    assert [str(m) for m in compared(old, new).misfits] == [
+    assert [str(m) for m in compare_schemas(old, new).misfits] == [
         "u.clock: event_time became logical_time"
         " (declare the ttl with clock='event_time', or give the operator a new uid)",
         "u.total: sum('x') became max('x') (declare it under a new name)",
@@ -93,7 +93,7 @@ def _after(*schemas: OperatorSchema) -> OperatorSchema:
     """The stored schema after one declaration has followed the other, rows of the first still being there."""
     stored = schemas[0]
     for declared in schemas[1:]:
-        stored = evolved(stored, declared, [FOLDER])
+        stored = evolve_schema(stored, declared, [FOLDER])
     return stored
 
 
@@ -167,7 +167,7 @@ def test_without_a_ttl_access_times_go_on_by_the_clock_that_they_are_stored_by()
 def test_a_folder_that_no_handle_names_any_more_is_forgotten() -> None:
     stored = _after(fold(field("count", "n")), fold(field("count", "n"), field("sum", "s")))
     assert [layout.folder for layout in stored.older] == [FOLDER]
-    assert evolved(stored, stored, ["p/state/u/t1-7"]).older == ()
+    assert evolve_schema(stored, stored, ["p/state/u/t1-7"]).older == ()
 
 
 def test_the_stored_schema_goes_through_json_and_its_fingerprint_leaves_the_past_out() -> None:

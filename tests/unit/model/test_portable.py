@@ -15,15 +15,15 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType, record_type
 from tidemark.model.portable_sql.custom_aggregate import MERGES
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
-from tidemark.model.portable_sql.expressions import typed
-from tidemark.model.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parsed
+from tidemark.model.portable_sql.expressions import type_expression
+from tidemark.model.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parse
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.state_reader import resolve
 from tidemark.sql.resolve import resolving_sql
 from tidemark.state import Precision
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, replay
-from tidemark.testing.twin.merge import resolved
+from tidemark.testing.twin.merge import resolve_rows
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/aggregates.md"
 TYPES = {
@@ -40,7 +40,7 @@ TYPES = {
 
 
 def sql(text: str) -> str:
-    return typed(parsed(text), TYPES, lambda name: f'"{name}"').sql
+    return type_expression(parse(text), TYPES, lambda name: f'"{name}"').sql
 
 
 @pytest.mark.parametrize(
@@ -231,4 +231,4 @@ def test_a_finish_that_leaves_64_bits_is_an_overflow_of_state() -> None:
     with pytest.raises(StateOverflowError, match="Overflow in multiplication"):
         resolve(schema, Now(), rows)
     with pytest.raises(StateOverflowError, match=r"square of key \(s\) does not fit 64 bits"):
-        resolved(schema, [{**row, "_first_at": None}], Now())
+        resolve_rows(schema, [{**row, "_first_at": None}], Now())

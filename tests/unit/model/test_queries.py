@@ -9,7 +9,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.model.core.ttl import Now
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.sql.resolve import filled, names_of, stored_texts
+from tidemark.sql.resolve import bind_clocks, names_of, stored_texts
 
 NOW = Now(event_time_ms=5_000, logical_time_ms=7_000)
 
@@ -56,16 +56,16 @@ def test_state_that_never_expires_has_no_parameter() -> None:
     texts = stored_texts(_schema(Forever))
     assert set(texts) == {"duckdb", "spark"}
     assert all("_ms" not in text for text in texts.values())
-    assert filled(texts["duckdb"], NOW, DUCKDB) == filled(texts["duckdb"], Now(), DUCKDB)
+    assert bind_clocks(texts["duckdb"], NOW, DUCKDB) == bind_clocks(texts["duckdb"], Now(), DUCKDB)
 
 
 def test_the_clock_that_expires_state_is_the_parameter() -> None:
     texts = stored_texts(_schema(ByLogicalTime))
     assert "$logical_time_ms: body.plan.logical_time_ms" in texts["duckdb"]
-    assert "coalesce(7000, " in filled(texts["duckdb"], NOW, DUCKDB)
-    assert "coalesce(7000, " in filled(texts["spark"], NOW, SPARK)
-    assert "coalesce(NULL, " in filled(texts["spark"], Now(), SPARK)
-    assert "logical" not in filled(texts["spark"], NOW, SPARK)
+    assert "coalesce(7000, " in bind_clocks(texts["duckdb"], NOW, DUCKDB)
+    assert "coalesce(7000, " in bind_clocks(texts["spark"], NOW, SPARK)
+    assert "coalesce(NULL, " in bind_clocks(texts["spark"], Now(), SPARK)
+    assert "logical" not in bind_clocks(texts["spark"], NOW, SPARK)
 
 
 def test_a_parameter_may_be_bound_and_null_expires_nothing() -> None:

@@ -12,7 +12,7 @@ from tests.process.test_deliveries import DAY, Alert, Last, Tick, alert
 from tests.process.test_sending import SendingPipeline
 from tests.support.crashes import Killed
 from tidemark import KafkaSource, Pipeline, Process
-from tidemark.coordinator.checkpoints.loop import delivered, undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered, record_delivery
 from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, commit_id, emitted_rows
@@ -65,14 +65,14 @@ class SinkPipeline(SendingPipeline):
     def deliver(self, dies_at: int | None = None) -> None:
         """Writes what waits, as the product does; dies before row `dies_at`, or before the delivery is recorded."""
         with redirect_stderr(self.screen):
-            for due in undelivered(self.coordinator):
+            for due in list_undelivered(self.coordinator):
                 sink = stored_sink(due.table)
                 assert sink is not None
                 outbox = Outbox(sink=sink, rows=self._rows(due, dies_at), commit_id=commit_id(due.checkpoint.plan))
                 records = outbox.deliver(Services(kafka=self.sender))
                 if dies_at is not None:
                     raise Killed
-                delivered(self.coordinator, replace(due, records=records))
+                record_delivery(self.coordinator, replace(due, records=records))
 
     def _rows(self, due: Undelivered, dies_at: int | None) -> Callable[[], Iterator[EmittedRow]]:
         plan = due.checkpoint.plan

@@ -7,7 +7,7 @@ Attempt n belongs to the process that put *revoked* on n-1; attempt 0 exists onl
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, PlanState, SealedPlan, Void
+from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, PlanState, SealedPlan, Subsumed
 from tidemark.errors import CheckpointExpiredError, ConflictError, FencedError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -115,12 +115,12 @@ class Attempts:
             write_ids=self.write_ids,
         )
 
-    def _slot_taken(self, plan: CheckpointPlan) -> Completed | Void | None:
+    def _slot_taken(self, plan: CheckpointPlan) -> Completed | Subsumed | None:
         entry = self.objects.published(plan.slot.timeline, plan.slot.sequence)
         if entry is None:
             return None
         if isinstance(entry, Closing):
-            return Void(plan=plan, closing=entry)
+            return Subsumed(plan=plan, closing=entry)
         if isinstance(entry, Checkpoint) and entry.plan == plan:
             now = self.objects.slot(plan.slot.timeline, plan.slot.sequence)
             return Completed(checkpoint=now if isinstance(now, Checkpoint) else entry)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.states import OpenPlan
@@ -42,7 +42,7 @@ class SinkBacklog:
 
 def backlogs(coordinator: CheckpointCoordinator) -> list[SinkBacklog]:
     """Lists sinks by name: those of the live timeline's newest checkpoint, and others that still have a backlog."""
-    refusals, waiting = Refusals(coordinator.objects), undelivered(coordinator)
+    refusals, waiting = Refusals(coordinator.objects), list_undelivered(coordinator)
     newest = next(iter(coordinator.checkpoints()), None)
     tables = {due.table.name: due.table for due in waiting}
     for table in () if newest is None else newest.sinks.values():
@@ -93,7 +93,7 @@ def refusal_to_skip(coordinator: CheckpointCoordinator, sink: str, record: str) 
         )
     standing = coordinator.open_plan()
     open_id = standing.plan.id if isinstance(standing, OpenPlan) else None
-    waits = (d for d in undelivered(coordinator) if d.table.name == sink and d.checkpoint.id == failure.checkpoint)
+    waits = (d for d in list_undelivered(coordinator) if d.table.name == sink and d.checkpoint.id == failure.checkpoint)
     if failure.checkpoint != open_id and next(waits, None) is None:
         raise ConflictError(
             f"record {record} no longer waits: its checkpoint was sent, aborted, or left its timeline",

@@ -15,7 +15,7 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
-from tidemark.coordinator.records.claim_records import Fates
+from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -29,7 +29,7 @@ from tidemark.coordinator.records.states import (
     PlanState,
     Refused,
     SealedPlan,
-    Void,
+    Subsumed,
 )
 from tidemark.coordinator.records.timelines import Head, Timelines, is_outdated
 from tidemark.declare.pipeline import Pipeline
@@ -60,7 +60,7 @@ class Publisher:
 
     objects: Objects
 
-    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
+    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
         """Puts the manifest into the plan's slot.
 
         Raises:
@@ -76,7 +76,7 @@ class Publisher:
             return Completed(checkpoint=checkpoint, won=True)
         entry = self.objects.published(slot.timeline, slot.sequence)
         if isinstance(entry, Closing):
-            return Void(plan=plan, closing=entry)
+            return Subsumed(plan=plan, closing=entry)
         if entry == checkpoint:
             now = self.objects.slot(slot.timeline, slot.sequence)
             return Completed(checkpoint=now if isinstance(now, Checkpoint) else checkpoint)
@@ -156,9 +156,9 @@ class CheckpointCoordinator:
         return Timelines(self.objects)
 
     @property
-    def fates(self) -> Fates:
+    def promotion_claims(self) -> PromotionClaims:
         """Claims and ends of timelines."""
-        return Fates(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
+        return PromotionClaims(objects=self.objects, clock=self.clock, write_ids=self.write_ids)
 
     @property
     def attempts(self) -> Attempts:
@@ -273,7 +273,7 @@ class CheckpointCoordinator:
         """
         return self.attempts.abort(plan, failure)
 
-    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Void:
+    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
         """Puts the manifest, which is the commit point. Idempotent; see `Publisher.publish`."""
         self.listener("publish", "before")
         done = Publisher(objects=self.objects).publish(plan, sealed)

@@ -27,7 +27,7 @@ from tidemark.errors import (
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Verdict
 from tidemark.model.checkpoint.store_objects import AbortRecord, Failure
-from tidemark.redaction import redacted
+from tidemark.redaction import redact
 
 _LONGEST_MESSAGE = 4000
 _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
@@ -96,9 +96,9 @@ def failure_of(error: BaseException, *, publishing: bool = False) -> Failure:
     if isinstance(error, TidemarkError):
         message, after = error.what, error.next
         if isinstance(error, ProcessFunctionError):
-            message = redacted(f"{message}\n{error.trace}".rstrip())
+            message = redact(f"{message}\n{error.trace}".rstrip())
     else:
-        message = redacted(f"{type(error).__name__}: {error}")
+        message = redact(f"{type(error).__name__}: {error}")
         after = "read the traceback in the log, then run the pipeline again."
     verdict = error.verdict if isinstance(error, GateFailedError) else None
     return Failure(

@@ -178,7 +178,7 @@ class CommitGap:
         self.listener(self.step, "after")
 
 
-def extended(handle: StateHandle, done: Committed) -> StateHandle:
+def extend_handle(handle: StateHandle, done: Committed) -> StateHandle:
     """The handle after a commit: the new segment replaces the one of the same table."""
     older = tuple(s for s in handle.segments if s.path != done.segment.path)
     return StateHandle((*older, done.segment))
@@ -211,10 +211,10 @@ def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tup
     table = dead_letters_table(plan, uid)
     run = steps.take(f"dead_letters.{uid}", lambda: batch.write_dead_letters(uid, steps.folder(table)))
     done = steps.commit(f"sinks.{uid}", Target(uid=uid, table=table, handle=parent, schema=DEAD_LETTER_COLUMNS), run)
-    return extended(parent, done), (done.commit,)
+    return extend_handle(parent, done), (done.commit,)
 
 
-def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
+def write_emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
     """Writes and commits the rows for the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
 
     Rows emitted to another operator are not written; that operator gets them from the batch.
@@ -230,7 +230,7 @@ def emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Co
         return table.handle, ()  # a restored timeline emits only rows that the sink has
     target = Target(uid=uid, table=table.path, handle=table.handle, schema=table.stored)
     done = steps.commit(f"outputs.{uid}", target, run)
-    return extended(table.handle, done), (done.commit,)
+    return extend_handle(table.handle, done), (done.commit,)
 
 
 def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[str], Collection[str]]) -> None:
@@ -338,9 +338,9 @@ class CheckpointJob:
         if run.rows:
             target = Target(uid=uid, table=table, handle=handle, schema=run_columns(plan.schemas[uid]))
             done = steps.commit(f"runs.{uid}", target, run)
-            handle, commits = extended(handle, done), (done.commit,)
+            handle, commits = extend_handle(handle, done), (done.commit,)
         letters, more = dead_letters(steps, batch, uid)
-        sink, last = emitted(steps, batch, uid)
+        sink, last = write_emitted(steps, batch, uid)
         ack = Ack(
             uid=uid,
             handle=handle,

@@ -28,7 +28,7 @@ from tidemark.coordinator.records.states import (
     PlanState,
     Refused,
     SealedPlan,
-    Void,
+    Subsumed,
 )
 from tidemark.coordinator.records.timelines import is_outdated
 from tidemark.declare.pipeline import Pipeline
@@ -208,7 +208,7 @@ class CheckpointLoop:
             return plan.fingerprint != self.pipeline.fingerprint or is_outdated(self.coordinator.objects, plan)
         if isinstance(state, Aborted):
             return state.record.failure.reason in (FailureReason.CODE_CHANGED, FailureReason.STATE_ERASED)
-        return isinstance(state, Void)
+        return isinstance(state, Subsumed)
 
     def _report(self, plan: CheckpointPlan, error: Exception, *, publishing: bool) -> None:
         try:
@@ -231,11 +231,11 @@ def _is_folded(state: LoopState, request: PlanRequest) -> bool:
         return covers(state.checkpoint.plan, request)
     if isinstance(state, SealedPlan):
         return covers(state.plan, request)
-    return isinstance(state, Aborted | Void)
+    return isinstance(state, Aborted | Subsumed)
 
 
 # Deliveries that are due: checkpoints of the live timeline whose outbox rows have no delivery record.
-def undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
+def list_undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered]:
     """Lists undelivered checkpoints, oldest first; sinks that the pipeline no longer declares are included.
 
     A sink that attempts send to has an outbox only if it had another guarantee before, or if its timeline was a fork.
@@ -259,7 +259,7 @@ def is_live(coordinator: CheckpointCoordinator, due: Undelivered) -> bool:
     return coordinator.timelines.live() == due.timeline
 
 
-def delivered(coordinator: CheckpointCoordinator, done: Undelivered) -> None:
+def record_delivery(coordinator: CheckpointCoordinator, done: Undelivered) -> None:
     """Records that Kafka acknowledged all of it; a second, equal record loses the put without harm."""
     record = DeliveryRecord(
         sink=done.table.name,

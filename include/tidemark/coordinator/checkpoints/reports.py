@@ -6,7 +6,7 @@ from tidemark.model.checkpoint.object_keys import report_key
 from tidemark.model.checkpoint.store_objects import OffsetReport
 
 
-def reported(
+def record_report(
     coordinator: CheckpointCoordinator, checkpoint: Checkpoint, target: tuple[str, str], failure: str | None
 ) -> None:
     """Records the result of reporting offsets; if it is reported again, the first record stays.

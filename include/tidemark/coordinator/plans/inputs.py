@@ -15,7 +15,7 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.model.state.evolution import Misfit, carried_lists, compared, evolved, plain, shares_tables
+from tidemark.model.state.evolution import Misfit, carried_lists, compare_schemas, evolve_schema, plain, shares_tables
 
 
 # The parent of a plan: the newest completed checkpoint of a timeline, or the genesis that began it.
@@ -173,7 +173,7 @@ class CarriedState:
         origin = self.origins.get(uid)
         if origin is None or not handle:
             return plain(self.declared[uid])
-        return evolved(self.parent.schemas[origin], self.declared[uid], handle.folders)
+        return evolve_schema(self.parent.schemas[origin], self.declared[uid], handle.folders)
 
     def folder(self, uid: str) -> str | None:
         """The folder of an operator's tables if new rows have the same columns; None = new tables."""
@@ -204,7 +204,7 @@ def carried_over(
     origins, misfits = _origins(parent, declared)
     for uid, origin in origins.items():
         if parent.handles.get(origin):
-            misfits += compared(parent.schemas[origin], declared[uid]).misfits
+            misfits += compare_schemas(parent.schemas[origin], declared[uid]).misfits
     operator_states = {}
     for uid, wanted in lists.items():
         there = parent.operator_states.get(origins.get(uid, ""), OperatorState())

@@ -7,7 +7,13 @@ from datetime import UTC, datetime, timedelta
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
 from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
-from tidemark.coordinator.plans.replay_ranges import RecordedStep, ReplayProgress, recorded_ranges, remaining, steps
+from tidemark.coordinator.plans.replay_ranges import (
+    RecordedStep,
+    ReplayProgress,
+    list_remaining,
+    recorded_ranges,
+    steps,
+)
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
@@ -229,7 +235,7 @@ class Planner:
         if request.replay_to is None:
             return self._too_early(pipeline, head) or self._read_new(pipeline, request, head, parent)
         timelines = Timelines(self.objects)
-        left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
+        left = list_remaining(timelines, ReplayProgress.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
         return self._read_recorded(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])

@@ -63,7 +63,7 @@ def find_loss(tp: TopicPartition, start: int, log: PartitionLog | None) -> Loss 
     return None
 
 
-def recreated(tp: TopicPartition, start: int, ids: tuple[str, str], log: PartitionLog | None) -> Loss:
+def recreated_topic_loss(tp: TopicPartition, start: int, ids: tuple[str, str], log: PartitionLog | None) -> Loss:
     """The loss in one partition of a topic that was deleted and created again.
 
     Args:
@@ -90,7 +90,7 @@ def still_parked(
         now: ids of the topics that the plan reads.
     """
     gone = {tp: end for tp, end in parked.items() if now.get(tp.topic, then[tp.topic]) != then[tp.topic]}
-    losses = [recreated(tp, end, (then[tp.topic], now[tp.topic]), None) for tp, end in gone.items()]
+    losses = [recreated_topic_loss(tp, end, (then[tp.topic], now[tp.topic]), None) for tp, end in gone.items()]
     return {tp: end for tp, end in parked.items() if tp not in gone}, losses
 
 
@@ -100,7 +100,7 @@ def refuse(losses: Iterable[Loss]) -> None:
     Raises:
         DataLostError: lists every exact gap.
     """
-    gaps = told(losses)
+    gaps = describe_losses(losses)
     if gaps:
         raise DataLostError(
             f"data lost: {gaps}",
@@ -109,7 +109,7 @@ def refuse(losses: Iterable[Loss]) -> None:
         )
 
 
-def told(losses: Iterable[Loss]) -> str:
+def describe_losses(losses: Iterable[Loss]) -> str:
     """Lists losses in words, each with its topic, partition and exact offsets; empty if there are none."""
     return "; ".join(
         f"topic {x.gap.partition.topic}, partition {x.gap.partition.partition}, {_offsets(x.gap)}" for x in losses
@@ -347,7 +347,7 @@ def _losses(
         then, now = parent.topic_ids.get(tp.topic), topic_ids.get(tp.topic)
         loss: Loss | None
         if then is not None and now is not None and then != now:
-            loss = recreated(tp, start, (then, now), bounds.get(tp))
+            loss = recreated_topic_loss(tp, start, (then, now), bounds.get(tp))
         else:
             loss = find_loss(tp, start, bounds.get(tp))
         if loss is not None:

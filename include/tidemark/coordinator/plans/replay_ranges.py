@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.plans.inputs import Parent
-from tidemark.coordinator.plans.ranges import Loss, PlannedRanges, find_loss, recreated, still_parked, told
+from tidemark.coordinator.plans.ranges import (
+    Loss,
+    PlannedRanges,
+    describe_losses,
+    find_loss,
+    recreated_topic_loss,
+    still_parked,
+)
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.declare.pipeline import KafkaSource, Pipeline
 from tidemark.errors import ConflictError, DataLostError, UsageError
@@ -101,7 +108,7 @@ class ReplayProgress:
         return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
 
 
-def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
+def list_remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
     """The recorded plans that remain to be repeated, oldest first.
 
     Args:
@@ -217,7 +224,7 @@ def refuse_lost(pipeline: Pipeline, wanted: OffsetRanges, recorded: Sequence[Che
     losses = [loss for loss in found if loss is not None]
     if losses:
         raise DataLostError(
-            f"data lost: {told(losses)}",
+            f"data lost: {describe_losses(losses)}",
             safe="every completed checkpoint and savepoint is intact; nothing was written.",
             next="begin at a later savepoint, after which Kafka still has every record.",
         )
@@ -240,7 +247,7 @@ def _loss(
     if now is None:
         return Loss(gap=Gap(partition=tp, lost=wanted, why="are gone: the topic was deleted"), resume_at=None)
     if then != now:
-        return recreated(tp, wanted.start, (then, now), log)
+        return recreated_topic_loss(tp, wanted.start, (then, now), log)
     if log is not None and wanted.start < log.earliest:
         gone = OffsetRange(wanted.start, min(log.earliest, wanted.end))
         return Loss(gap=Gap(partition=tp, lost=gone, why="were deleted since"), resume_at=log.earliest)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.coordinator.records.tombstones import released
+from tidemark.coordinator.records.tombstones import read_release
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
@@ -68,7 +68,7 @@ class SentRecords:
 
     def of(self, timeline: str) -> dict[str, OffsetCoverage]:
         """The offsets that each Kafka sink of a timeline that is or was live has sent, up to the closing if any."""
-        return joined(self._own(timeline), self.handed_over(timeline))
+        return merge_sent(self._own(timeline), self.handed_over(timeline))
 
     def handed_over(self, timeline: str) -> dict[str, OffsetCoverage]:
         """Offsets sent before a restore or a promote made a timeline live; empty if neither did.
@@ -80,12 +80,12 @@ class SentRecords:
             return {}
         found = dict(genesis.sent)
         if genesis.keeps_sinks:
-            found = joined(found, self._own(genesis.closes))
+            found = merge_sent(found, self._own(genesis.closes))
         for closing in self._promotes():
             if closing.successor == timeline:
                 legacy = {n: OffsetCoverage.below(ends, genesis.topic_ids) for n, ends in closing.sent.items()}
                 later = {} if legacy else self._own(closing.timeline)
-                found = joined(joined(found, later), joined(legacy, closing.delivered))
+                found = merge_sent(merge_sent(found, later), merge_sent(legacy, closing.delivered))
         return found
 
     def undelivered(
@@ -125,7 +125,7 @@ class SentRecords:
             name, plan = each.table.name, each.checkpoint.plan
             before, withheld = so_far.get(name, OffsetCoverage()), self._withheld(promotes, name, each.checkpoint)
             after = before | (OffsetCoverage.of(plan.ranges, plan.topic_ids) - withheld)
-            is_gone = released(self.timelines.objects, plan.name) is not None
+            is_gone = read_release(self.timelines.objects, plan.name) is not None
             if not is_gone:
                 so_far[name] = after
             yield replace(each, passed_over=before | withheld, sent=after, is_gone=is_gone)
@@ -150,7 +150,7 @@ class SentRecords:
             return {}
         parent, found = Parent.of(head), dict[str, OffsetCoverage]()
         for table in leaving_tables(parent):
-            found = joined(found, {table.name: table.coverage(parent.topic_ids)})
+            found = merge_sent(found, {table.name: table.coverage(parent.topic_ids)})
         for name, (after, through) in _rows(leaving_tables(parent)).items():
             record, checkpoint = self._newest(name, after, through)
             if record is not None and checkpoint is not None:
@@ -182,7 +182,7 @@ class SentRecords:
         return [c for c in self.timelines.closings() if c.why == "promote"]
 
 
-def joined(one: Sent, other: Sent) -> dict[str, OffsetCoverage]:
+def merge_sent(one: Sent, other: Sent) -> dict[str, OffsetCoverage]:
     """The union of both, sink by sink."""
     nothing = OffsetCoverage()
     return {name: one.get(name, nothing) | other.get(name, nothing) for name in {*one, *other}}
@@ -314,7 +314,7 @@ def _with_what_was_sent(
     sent = records.handed_over(timeline)
     known = {table.name for table in parent.sinks.values() if not table.is_transactional}
     if any(not s.declared.is_transactional and s.declared.name in {*parent.outboxes} - known for s in fitting.values()):
-        sent = joined(sent, records.of(timeline))
+        sent = merge_sent(sent, records.of(timeline))
 
     def informed(sink: FittingSink) -> FittingSink:
         if sink.declared.is_transactional:

@@ -11,7 +11,7 @@ from tidemark.model.checkpoint.store_objects import OutcomeKind
 _PLAN, _ABORT = ".json", ".abort.json"
 
 
-def tally(objects: Objects) -> CheckpointCounts:
+def count_checkpoints(objects: Objects) -> CheckpointCounts:
     """The counts of a pipeline. A plan whose slot was taken by the end of its timeline is not counted.
 
     Raises:

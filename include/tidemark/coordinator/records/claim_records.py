@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from tidemark.coordinator.records.objects import Objects
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Closing
-from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.promotion_claims import PromotionClaim
 from tidemark.ports import Clock, PutOutcome, WriteIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
+class PromotionClaims:
     """Reads and writes the claims and ends of one pipeline's timelines."""
 
     objects: Objects
@@ -34,7 +34,7 @@ class Fates:
             if self._put(timeline, len(found) + 1, closes, sequence):
                 return True
 
-    def end(self, timeline: str) -> FateRecord | None:
+    def end(self, timeline: str) -> PromotionClaim | None:
         """Ends a timeline: from now on it cannot be promoted. A repeated call finds that it has ended.
 
         Returns:
@@ -54,23 +54,23 @@ class Fates:
         """Whether the end of a timeline was announced, so that nothing can make it live."""
         return any(record.is_end for record in self._all(timeline))
 
-    def standing(self, timeline: str) -> FateRecord | None:
+    def standing(self, timeline: str) -> PromotionClaim | None:
         """The claim that prevents the end of a timeline; None if there is none."""
         return next((r for r in self._all(timeline) if not r.is_end and self.may_win(r)), None)
 
-    def may_win(self, claim: FateRecord) -> bool:
+    def may_win(self, claim: PromotionClaim) -> bool:
         """Whether the claimed slot is free, or holds the closing of the promote that the claim announces."""
         entry = self.objects.published(claim.closes, claim.sequence)
         return entry is None or (isinstance(entry, Closing) and entry.successor == claim.timeline)
 
-    def _all(self, timeline: str) -> Iterator[FateRecord]:
+    def _all(self, timeline: str) -> Iterator[PromotionClaim]:
         number = 1
-        while (found := self.objects.read(FateRecord, keys.fate_key(timeline, number))) is not None:
+        while (found := self.objects.read(PromotionClaim, keys.promotion_claim_key(timeline, number))) is not None:
             yield found
             number += 1
 
     def _put(self, timeline: str, number: int, closes: str, sequence: int) -> bool:
-        record = FateRecord(
+        record = PromotionClaim(
             timeline=timeline,
             number=number,
             closes=closes,
@@ -78,4 +78,4 @@ class Fates:
             at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
         )
-        return self.objects.put(keys.fate_key(timeline, number), record) is PutOutcome.WON
+        return self.objects.put(keys.promotion_claim_key(timeline, number), record) is PutOutcome.WON

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tidemark.coordinator.records.objects import Objects
-from tidemark.coordinator.records.tombstones import newest_keys, standing, tombstones_of_checkpoints
+from tidemark.coordinator.records.tombstones import drop_withdrawn, newest_keys, tombstones_of_checkpoints
 from tidemark.errors import CorruptObjectError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -84,7 +84,7 @@ class ManifestIndex:
         wanted = {key: stamps[key] for key in newest.values()}
         found = _read(self._known().tombstones, wanted, lambda key: objects.read(TombstoneRecord, key))
         self._held = replace(self._known(), tombstones=found)
-        return standing({name: found[key][1] if key in found else None for name, key in newest.items()})
+        return drop_withdrawn({name: found[key][1] if key in found else None for name, key in newest.items()})
 
     def jobs(self, objects: Objects, stamps: Mapping[str, str]) -> list[JobRecord]:
         """The job records under listed keys.

@@ -30,7 +30,7 @@ from tidemark.model.checkpoint.store_objects import (
 )
 from tidemark.model.core import canonical
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
-from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.promotion_claims import PromotionClaim
 from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
@@ -51,7 +51,7 @@ KINDS: dict[type, str] = {
     DeliveryRecord: "delivery",
     ErasureEnd: "erasure_end",
     ErasureRecord: "erasure",
-    FateRecord: "fate",
+    PromotionClaim: "fate",
     Genesis: "genesis",
     HoldRecord: "hold",
     IdRecord: "id",
@@ -95,7 +95,7 @@ class Objects:
         raw = self.store.get(key)
         if raw is None:
             return None
-        made = decoded(KINDS[cls], key, raw)
+        made = decode(KINDS[cls], key, raw)
         assert isinstance(made, cls)  # noqa: S101  (for the type checker; the codec made it)
         return made
 
@@ -105,7 +105,7 @@ class Objects:
         Raises:
             StoreError: the object was certainly not written, or the outcome is still unknown after several tries.
         """
-        return self._put(key, encoded(value))
+        return self._put(key, encode(value))
 
     def put_query(self, text: str) -> str:
         """Puts a text of SQL under its hash and returns the hash. An existing text is left alone.
@@ -185,7 +185,7 @@ class Objects:
         if raw is None:
             return None
         kind = _kind(key, raw)
-        made = decoded(kind if kind in ("genesis", "closing") else "manifest", key, raw)
+        made = decode(kind if kind in ("genesis", "closing") else "manifest", key, raw)
         assert isinstance(made, Checkpoint | Genesis | Closing)  # noqa: S101  (for the type checker)
         return made
 
@@ -206,7 +206,7 @@ class Objects:
         return self.store.list(prefix)
 
 
-def encoded(value: object) -> bytes:
+def encode(value: object) -> bytes:
     """The canonical bytes of an object of the store."""
     body = codec.to_json(value)
     assert isinstance(body, dict)  # noqa: S101  (for the type checker; every kind is a dataclass)
@@ -219,7 +219,7 @@ def _kind(key: str, raw: bytes) -> str:
 
 
 @lru_cache(maxsize=1024)
-def decoded(kind: str, key: str, raw: bytes) -> object:
+def decode(kind: str, key: str, raw: bytes) -> object:
     """The object of a kind in `raw`; cached, because objects are immutable and read again and again.
 
     Raises:
@@ -250,8 +250,8 @@ def key_of(value: object) -> str | None:
         return keys.savepoint_key(value.name, value.revision)
     if isinstance(value, TombstoneRecord):
         return keys.tombstone_key(value.kind.value, value.name, value.number)
-    if isinstance(value, FateRecord):
-        return keys.fate_key(value.timeline, value.number)
+    if isinstance(value, PromotionClaim):
+        return keys.promotion_claim_key(value.timeline, value.number)
     if isinstance(value, HoldRecord):
         return keys.hold_key(value.savepoint, value.revision)
     return None

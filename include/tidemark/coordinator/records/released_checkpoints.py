@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from tidemark.coordinator.records.timelines import Timelines
-from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.errors import ReleasedError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.savepoint import TombstoneRecord
@@ -18,7 +18,7 @@ def usable(timelines: Timelines, checkpoint: Checkpoint) -> Checkpoint:
     Raises:
         ReleasedError: it was released; the message says when, by which rule, and which newer checkpoints are kept.
     """
-    record = released(timelines.objects, checkpoint.plan.name)
+    record = read_release(timelines.objects, checkpoint.plan.name)
     if record is not None:
         raise _released(timelines, checkpoint.plan.name, record)
     return checkpoint

@@ -69,7 +69,7 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Void:
+class Subsumed:
     """The timeline ended before the plan was published (SUBSUMED); the files of the plan are orphans."""
 
     plan: CheckpointPlan
@@ -170,7 +170,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class PromotionBlocked:
     """The fork has not applied everything that the live timeline has: run a checkpoint on it, then promote again.
 
     Attributes:
@@ -184,5 +184,5 @@ class Behind:
     overtaken: bool = False
 
 
-PlanState = OpenPlan | SealedPlan | Completed | Aborted | Void
+PlanState = OpenPlan | SealedPlan | Completed | Aborted | Subsumed
 """The possible states of one plan."""

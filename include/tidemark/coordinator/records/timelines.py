@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, Series, SlotEntry
-from tidemark.coordinator.records.tombstones import given_up, released
+from tidemark.coordinator.records.tombstones import given_up, read_release
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError, ReleasedError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -381,4 +381,4 @@ def is_void(objects: Objects, made: CompactionRecord | JobRecord) -> bool:
     found = Timelines(objects).find(made.checkpoint)
     if found is None or found.revision != made.revision:
         return True
-    return Erasures(objects).newest() > 0 and released(objects, found.plan.name) is not None
+    return Erasures(objects).newest() > 0 and read_release(objects, found.plan.name) is not None

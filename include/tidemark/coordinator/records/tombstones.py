@@ -103,7 +103,7 @@ class Tombstones:
         )
 
 
-def released(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
+def read_release(objects: Objects, checkpoint: str) -> TombstoneRecord | None:
     """The confirmed tombstone of a checkpoint; None while the checkpoint may be used."""
     _, found = _series(objects, TombstoneKind.CHECKPOINT, checkpoint).newest()
     return found if found is not None and found.confirmed else None
@@ -118,7 +118,7 @@ def given_up(objects: Objects, place: str) -> TombstoneRecord | None:
 def of_checkpoints(objects: Objects) -> Mapping[str, TombstoneRecord]:
     """The newest tombstone of every checkpoint that has one, by name, without withdrawn ones."""
     newest = newest_keys(objects.list(tombstones_of_checkpoints()))
-    return standing({name: objects.read(TombstoneRecord, key) for name, key in newest.items()})
+    return drop_withdrawn({name: objects.read(TombstoneRecord, key) for name, key in newest.items()})
 
 
 def tombstones_of_checkpoints() -> str:
@@ -131,7 +131,7 @@ def newest_keys(listed: Iterable[str]) -> dict[str, str]:
     return {key.split("/")[2]: key for key in listed}
 
 
-def standing(newest: Mapping[str, TombstoneRecord | None]) -> dict[str, TombstoneRecord]:
+def drop_withdrawn(newest: Mapping[str, TombstoneRecord | None]) -> dict[str, TombstoneRecord]:
     """The tombstones that are in place, i.e. not withdrawn."""
     return {name: record for name, record in newest.items() if record is not None and not record.withdrawn}
 

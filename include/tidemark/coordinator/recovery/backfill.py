@@ -11,13 +11,13 @@ from functools import cached_property
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, undelivered
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, list_undelivered
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
+    list_remaining,
     refuse_end,
     refuse_lost,
-    remaining,
     steps,
     whole,
 )
@@ -158,7 +158,7 @@ class Backfill:
         # A draft of the fork: this checks the declaration and the files of the state.
         self._recovery.genesis(self.beginning)
         place = ReplayProgress.at(self.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
-        recorded = remaining(self.coordinator.timelines, place, to)
+        recorded = list_remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
         return Outlook(
@@ -267,7 +267,7 @@ class Backfill:
         """Checkpoints after the beginning whose rows wait in outboxes, per sink."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
         kept = {c.id for c in timelines.ancestry(self.beginning.checkpoint)}
-        for due in undelivered(self.coordinator):
+        for due in list_undelivered(self.coordinator):
             if due.checkpoint.id not in kept:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
         return found
@@ -334,7 +334,7 @@ def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> li
     Raises:
         ConflictError: the checkpoint is no ancestor of the live head.
     """
-    return remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
+    return list_remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:

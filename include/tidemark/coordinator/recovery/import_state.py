@@ -13,7 +13,7 @@ from tidemark.coordinator.plans.inputs import InputPlanner, Parent, PlannedInput
 from tidemark.coordinator.records.states import Completed, NothingOpen, PlanState
 from tidemark.coordinator.records.timelines import Freezer, Head
 from tidemark.coordinator.recovery.idle_plans import Idle
-from tidemark.coordinator.recovery.segment_importer import Brought
+from tidemark.coordinator.recovery.segment_importer import SegmentImport
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
@@ -55,11 +55,11 @@ class Importing:
 
     def handles(self, number: int) -> dict[str, StateHandle]:
         """The imported state per uid: the first version of its own table; empty if there are no rows."""
-        return {uid: self._brought(uid, state, number) for uid, state in self.export.states.items()}
+        return {uid: self._imported_state(uid, state, number) for uid, state in self.export.states.items()}
 
-    def brought(self, uid: str, number: int, job: str) -> Brought:
+    def segment_import(self, uid: str, number: int, job: str) -> SegmentImport:
         """An operator's rows and the folder that they are imported to."""
-        return Brought(
+        return SegmentImport(
             kind="import",
             pipeline=self.pipeline.name,
             timeline=self.timeline,
@@ -77,7 +77,7 @@ class Importing:
         """The least id that the tables may be named by: rows name checkpoints up to that of the export."""
         return max(1, self.export.checkpoint)
 
-    def _brought(self, uid: str, state: ExportedState, number: int) -> StateHandle:
+    def _imported_state(self, uid: str, state: ExportedState, number: int) -> StateHandle:
         if not state.rows:
             return StateHandle()
         segment = Segment(
@@ -171,21 +171,21 @@ class Importer:
         allowed = wanted.allow_non_restored_state
         return planner.plan(wanted.pipeline, slot, wanted.parent(number), allow_removed=allowed)
 
-    def plan(self, wanted: Importing, slot: Slot, brought: int) -> CheckpointPlan:
+    def plan(self, wanted: Importing, slot: Slot, table_id: int) -> CheckpointPlan:
         """Freezes and puts the first plan of the timeline.
 
         Args:
             wanted: the export and its target.
             slot: the free slot.
-            brought: the id that the tables are named by.
+            table_id: the id that the tables are named by.
 
         Raises:
             ConflictError: another process's plan came first.
             IncompatibleStateError, NotFoundError, BrokerError: see `inputs` and `coordinator.sinks`.
         """
-        inputs = self.inputs(wanted, slot, brought)
+        inputs = self.inputs(wanted, slot, table_id)
         idle = Idle(pipeline=wanted.pipeline, slot=slot, of=wanted.export, inputs=inputs, origin=wanted.origin)
-        draft = idle.plan(self.coordinator, self.take_id(slot, brought + 1))
+        draft = idle.plan(self.coordinator, self.take_id(slot, table_id + 1))
         if self._freezer.freeze(draft) is PutOutcome.LOST:
             raise ConflictError(
                 f"{wanted.pipeline.name}: another plan took the first slot of timeline {slot.timeline}",

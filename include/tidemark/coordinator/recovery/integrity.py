@@ -7,7 +7,7 @@ with every restore point that it breaks. Nothing is changed.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinator.records.objects import KINDS, decoded
+from tidemark.coordinator.records.objects import KINDS, decode
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
 from tidemark.errors import CorruptObjectError, DamagedError
@@ -125,7 +125,7 @@ class Verifier:
             try:
                 kind = canonical.kind_of(key, raw)
                 # For a kind that this release does not know, only the checksum can be verified.
-                decoded(kind, key, raw) if kind in KINDS.values() else canonical.decode(kind, key, raw)
+                decode(kind, key, raw) if kind in KINDS.values() else canonical.decode(kind, key, raw)
             except CorruptObjectError as error:
                 yield self.points.where(key), error.what
 

@@ -27,7 +27,7 @@ class SteppedBack:
     passed_over: tuple[tuple[Checkpoint, DamagedError], ...]
 
 
-def newest_whole(
+def latest_valid(
     chain: Iterable[Checkpoint], verify: Callable[[Checkpoint], None], max_fallback: int = MAX_FALLBACK
 ) -> SteppedBack:
     """Finds the newest checkpoint that is whole.

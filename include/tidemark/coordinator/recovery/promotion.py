@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.ancestry import Reach, since_split
-from tidemark.coordinator.plans.sink_inputs import SentRecords, joined
-from tidemark.coordinator.records.states import Behind, Promoted, Superseded
+from tidemark.coordinator.plans.sink_inputs import SentRecords, merge_sent
+from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
@@ -21,7 +21,9 @@ class Promotion:
 
     coordinator: CheckpointCoordinator
 
-    def promote(self, name: str, *, discard: bool = False, send: bool = False) -> Promoted | Behind | Superseded:
+    def promote(
+        self, name: str, *, discard: bool = False, send: bool = False
+    ) -> Promoted | PromotionBlocked | Superseded:
         """Makes a fork the live timeline, if it has applied everything that the live one has.
 
         Args:
@@ -50,7 +52,7 @@ class Promotion:
             if discard and first:
                 approved = {x.id for x in found.left}
             if not {x.id for x in found.left} <= approved:
-                return Behind(timeline=name, lacking=found.left, overtaken=not first)
+                return PromotionBlocked(timeline=name, lacking=found.left, overtaken=not first)
             if self._wins(found.closing):
                 return Promoted(closing=found.closing, replaced=found.replaced, left=found.left, won=True)
             first = False
@@ -59,7 +61,7 @@ class Promotion:
         """The effect of a promote: which checkpoints of the live timeline it replaces, and which it leaves behind."""
         timelines, entry = self.coordinator.timelines, fork.entry
         if isinstance(entry, Closing) and not entry.successor:
-            raise ended(self.coordinator.name, fork.timeline)
+            raise ended_timeline(self.coordinator.name, fork.timeline)
         if not isinstance(entry, Checkpoint | Genesis):
             raise NotFoundError(f"timeline {fork.timeline} has no head", next="name a fork.")
         reach = Reach.of(entry)
@@ -79,8 +81,8 @@ class Promotion:
         """
         c = self.coordinator
         c.listener("fate", "before")
-        if not c.fates.claim(closing.successor, closing.timeline, closing.sequence):
-            raise ended(c.name, closing.successor)
+        if not c.promotion_claims.claim(closing.successor, closing.timeline, closing.sequence):
+            raise ended_timeline(c.name, closing.successor)
         c.listener("fate", "after")
         c.listener("closing", "before")
         won = c.objects.put(keys.slot_key(closing.timeline, closing.sequence), closing) is PutOutcome.WON
@@ -120,11 +122,11 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
         for uid, table in checkpoint.plan.sinks.items():
             ack = checkpoint.ack(uid)
             if table.needs_delivery and ack is not None and ack.emitted:
-                emitted = joined(emitted, {table.name: read})
+                emitted = merge_sent(emitted, {table.name: read})
     return emitted
 
 
-def ended(pipeline: str, name: str) -> ConflictError:
+def ended_timeline(pipeline: str, name: str) -> ConflictError:
     """The error of an operation that would continue a timeline that has ended."""
     return ConflictError(
         f"timeline {name} was closed and cannot continue",

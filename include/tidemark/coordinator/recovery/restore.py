@@ -16,8 +16,8 @@ from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
 from tidemark.coordinator.records.timelines import refuse_stillborn
-from tidemark.coordinator.records.tombstones import released
-from tidemark.coordinator.recovery.promotion import ended
+from tidemark.coordinator.records.tombstones import read_release
+from tidemark.coordinator.recovery.promotion import ended_timeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError
@@ -170,9 +170,9 @@ class Recovery:
         closing = c.head(found.closes).entry
         if isinstance(closing, Closing):
             return closing.successor != found.timeline and self._genesis_of(again)[0] is not None
-        if found.sinks_of and released(c.objects, f"chk-{found.sinks_of}") is not None:
+        if found.sinks_of and read_release(c.objects, f"chk-{found.sinks_of}") is not None:
             return True
-        return not request and c.fates.has_ended(found.timeline)
+        return not request and c.promotion_claims.has_ended(found.timeline)
 
     def _put(self, genesis: Genesis) -> Genesis | None:
         """Puts a genesis. None if it was put; otherwise the genesis in its place."""
@@ -238,10 +238,10 @@ class Recovery:
         """
         c = self.coordinator
         c.listener("fate", "before")
-        if not c.fates.claim(genesis.timeline, closing.timeline, closing.sequence):
+        if not c.promotion_claims.claim(genesis.timeline, closing.timeline, closing.sequence):
             if genesis.claim:
                 Savepoints(c).give_back(genesis.savepoint, genesis.timeline, pinned=False)
-            raise ended(c.name, genesis.timeline)
+            raise ended_timeline(c.name, genesis.timeline)
         c.listener("fate", "after")
 
     def _closed(

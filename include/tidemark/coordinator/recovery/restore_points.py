@@ -8,7 +8,7 @@ from typing import TypeVar
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.timelines import Timelines, is_stillborn
-from tidemark.coordinator.records.tombstones import of_checkpoints, released
+from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit
@@ -171,7 +171,7 @@ class RestorePoints:
             record = self.objects.read(SavepointRecord, key)
         except CorruptObjectError as error:
             return CheckedRestorePoint(name=name, flaws={self.where(key): error.what})
-        if record is None or record.disposed or released(self.objects, record.checkpoint_name) is not None:
+        if record is None or record.disposed or read_release(self.objects, record.checkpoint_name) is not None:
             return None
         pinned = find(record.checkpoint_name)
         gone = {self.where(keys.id_key(record.checkpoint)): f"there is no completed {record.checkpoint_name}"}

@@ -19,7 +19,7 @@ from tidemark.coordinator.records.timelines import Freezer, Head
 from tidemark.coordinator.recovery.idle_plans import Idle, parent_of
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.recovery.segment_importer import Bringer, Brought
+from tidemark.coordinator.recovery.segment_importer import SegmentImport, SegmentImporter
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
@@ -65,7 +65,7 @@ class Patcher:
     """Makes savepoints with corrections.
 
     Attributes:
-        coordinator: of the pipeline; its listener is called at the steps of `Bringer`, of kind `patch`, as well.
+        coordinator: of the pipeline; its listener is also called at the steps of `SegmentImporter`, of kind `patch`.
         tables: commits to tables.
         write: writes rows.
     """
@@ -128,17 +128,17 @@ class Patcher:
         c = self.coordinator
         inputs, number = self.inputs(wanted, slot, genesis), self._freezer.take_id(slot, genesis.parent + 1)
         with open_job(c, "patch", number) as job:
-            brought = {uid: self._bring(wanted, inputs, uid, number, job) for uid in wanted.uids}
-            named = _with(inputs, brought, number)
+            imported = {uid: self._import_segment(wanted, inputs, uid, number, job) for uid in wanted.uids}
+            named = _with(inputs, imported, number)
             idle = Idle(pipeline=wanted.pipeline, slot=slot, of=genesis, inputs=named, origin=wanted.origin)
             plan = idle.plan(c, number)
             if self._freezer.freeze(plan) is PutOutcome.LOST:
                 raise _taken(f"another plan took the first slot of timeline {slot.timeline}", "patch again.")
             return self._complete(plan)
 
-    def _bring(self, wanted: Patching, inputs: PlannedInputs, uid: str, number: int, job: str) -> Segment:
+    def _import_segment(self, wanted: Patching, inputs: PlannedInputs, uid: str, number: int, job: str) -> Segment:
         folders = inputs.tables(wanted.pipeline.name, wanted.timeline, number)
-        brought = Brought(
+        imported = SegmentImport(
             kind="patch",
             pipeline=wanted.pipeline.name,
             timeline=wanted.timeline,
@@ -150,8 +150,8 @@ class Patcher:
             level=_LEVEL,
             after=inputs.handles[uid].through,
         )
-        bringer = Bringer(coordinator=self.coordinator, tables=self.tables)
-        return bringer.bring(brought, lambda folder: self.write(uid, folder, number))
+        importer = SegmentImporter(coordinator=self.coordinator, tables=self.tables)
+        return importer.import_segment(imported, lambda folder: self.write(uid, folder, number))
 
     def _complete(self, plan: CheckpointPlan) -> Checkpoint:
         done = completed_idle(self.coordinator, plan)
@@ -165,17 +165,17 @@ class Patcher:
         return Freezer(objects=c.objects, write_ids=c.write_ids, listener=c.listener)
 
 
-def patched(schema: OperatorSchema, number: int) -> OperatorSchema:
+def mark_patched(schema: OperatorSchema, number: int) -> OperatorSchema:
     """The stored schema of a state that a checkpoint patches: only readers of a fold must be informed."""
     return replace(schema, patched=number) if schema.kind == "fold" else schema
 
 
-def _with(inputs: PlannedInputs, brought: Mapping[str, Segment], number: int) -> PlannedInputs:
+def _with(inputs: PlannedInputs, imported: Mapping[str, Segment], number: int) -> PlannedInputs:
     handles = {
-        uid: StateHandle((*handle, brought[uid])) if uid in brought else handle
+        uid: StateHandle((*handle, imported[uid])) if uid in imported else handle
         for uid, handle in inputs.handles.items()
     }
-    schemas = {uid: patched(s, number) if uid in brought else s for uid, s in inputs.schemas.items()}
+    schemas = {uid: mark_patched(s, number) if uid in imported else s for uid, s in inputs.schemas.items()}
     return replace(inputs, handles=handles, schemas=schemas)
 
 

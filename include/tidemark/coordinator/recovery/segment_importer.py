@@ -17,7 +17,7 @@ from tidemark.ports import StateTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class SegmentImport:
     """One operator's rows to import.
 
     Attributes:
@@ -77,7 +77,7 @@ class Brought:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bringer:
+class SegmentImporter:
     """Imports rows.
 
     Attributes:
@@ -88,38 +88,38 @@ class Bringer:
     coordinator: CheckpointCoordinator
     tables: StateTables
 
-    def bring(self, brought: Brought, write: Callable[[str], WrittenRun]) -> Segment:
+    def import_segment(self, rows: SegmentImport, write: Callable[[str], WrittenRun]) -> Segment:
         """Writes, commits and records an operator's rows.
 
         Args:
-            brought: the rows.
+            rows: the rows.
             write: writes the files, given their folder relative to the warehouse.
 
         Raises:
             TidemarkError: as `write`, the tables and the store raise; no object names the written files.
         """
-        c, kind = self.coordinator, brought.kind
+        c, kind = self.coordinator, rows.kind
         c.listener(f"{kind}.files", "before")
-        run = write(brought.files)
+        run = write(rows.files)
         c.listener(f"{kind}.files", "after")
-        request = brought.request(run, c.write_ids())
+        request = rows.request(run, c.write_ids())
         c.listener(f"{kind}.commit", "before")
         done = self.tables.commit(request, _Unfenced())
-        self.tables.make_durable([done.commit], [brought.files])
+        self.tables.make_durable([done.commit], [rows.files])
         c.listener(f"{kind}.commit", "after")
-        job = f"{brought.uid}.{brought.number}.{request.write_id}"
+        job = f"{rows.uid}.{rows.number}.{request.write_id}"
         record = CompactionRecord(
-            uid=brought.uid,
+            uid=rows.uid,
             job=job,
-            checkpoint=brought.number,
-            timeline=brought.timeline,
+            checkpoint=rows.number,
+            timeline=rows.timeline,
             input=StateHandle(),
             output=StateHandle((done.segment,)),
             commits=(done.commit,),
             write_id=request.write_id,
         )
         c.listener(f"{kind}.record", "before")
-        c.objects.put(keys.compaction_key(brought.uid, job), record)
+        c.objects.put(keys.compaction_key(rows.uid, job), record)
         c.listener(f"{kind}.record", "after")
         return done.segment
 

@@ -14,7 +14,7 @@ from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
-from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.promotion_claims import PromotionClaim
 
 _SAFE = "nothing was written; every checkpoint is intact."
 
@@ -37,7 +37,7 @@ class Ending:
         if isinstance(head.entry, Closing) and not head.entry.successor:
             return self._ended(head.entry)
         self._refuse_live(head)
-        claim = c.fates.standing(name)
+        claim = c.promotion_claims.standing(name)
         if claim is not None:
             raise self._claimed(claim)
         found = c.standing(head)
@@ -66,7 +66,7 @@ class Ending:
                 Savepoints(c).give_back(found.gives_back, name, pinned=False)
             return found
         c.listener("fate", "before")
-        claim = c.fates.end(name)
+        claim = c.promotion_claims.end(name)
         c.listener("fate", "after")
         if claim is not None:
             raise self._claimed(claim)
@@ -138,7 +138,7 @@ class Ending:
         found = Savepoints(self.coordinator).find(genesis.savepoint)
         return genesis.savepoint if found is not None and found.claimed_by == name else ""
 
-    def _claimed(self, claim: FateRecord) -> ConflictError:
+    def _claimed(self, claim: PromotionClaim) -> ConflictError:
         c = self.coordinator
         genesis = c.timelines.entry(claim.timeline, 1)
         verb, finishes = "promoted", f"tidemark promote {c.name} {claim.timeline} --execute"

@@ -14,7 +14,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.retention.deletion import DamagedManifest
 from tidemark.model.retention.manifest_lines import ManifestLine
-from tidemark.model.retention.promotion_claims import FateRecord
+from tidemark.model.retention.promotion_claims import PromotionClaim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def is_manifest(objects: Objects, lines: Lines, timeline: str, sequence: int) ->
         return True
     if any(genesis.closes == timeline for genesis in lines.geneses.values()):
         return False
-    announced = (objects.read(FateRecord, key) for key in objects.list("fates/"))
+    announced = (objects.read(PromotionClaim, key) for key in objects.list("fates/"))
     return not any(f is not None and timeline in (f.timeline, f.closes) for f in announced)
 
 

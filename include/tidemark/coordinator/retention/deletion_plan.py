@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.objects import Series
-from tidemark.coordinator.records.states import Aborted, Completed, PlanState, Void
-from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.coordinator.records.states import Aborted, Completed, PlanState, Subsumed
 from tidemark.coordinator.retention.open_jobs import BEGINNING
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.retention.deletion import DeletionPlan, FreeFile, LogPrefix, grouped, log_prefix
+from tidemark.model.retention.deletion import DeletionPlan, FreeFile, LogPrefix, group_by_reason, log_prefix
 from tidemark.model.retention.file_paths import FOLDERS, TableFilePath, place_of
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.shared_state import SharedStateRegistry, StoredFile
@@ -31,7 +31,7 @@ def sweeps_of(coordinator: CheckpointCoordinator) -> Series[SweepRecord]:
     return Series(coordinator.objects, SweepRecord, "sweeps/", keys.sweep_key)
 
 
-def listed(files: TableFiles, pipeline: str) -> list[StoredFile]:
+def list_files(files: TableFiles, pipeline: str) -> list[StoredFile]:
     """Every file of a pipeline's tables. Call this before the references are collected."""
     return [f for folder in FOLDERS for f in files.files(f"{pipeline}/{folder}")]
 
@@ -42,13 +42,13 @@ def plan(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retention 
     Raises:
         StoreError, CorruptObjectError: it is unknown which files are needed; nothing may be deleted.
     """
-    found = listed(files, coordinator.name)
-    survey = look(coordinator, rule)
-    return Judge(coordinator=coordinator, files=files, survey=survey).plan(found, after_release=True)
+    found = list_files(files, coordinator.name)
+    survey = collect_roots(coordinator, rule)
+    return DeletionPlanner(coordinator=coordinator, files=files, survey=survey).plan(found, after_release=True)
 
 
 @dataclass(kw_only=True)
-class Judge:
+class DeletionPlanner:
     """Classifies files by one survey.
 
     Attributes:
@@ -67,7 +67,7 @@ class Judge:
         """Makes the plan for listed files.
 
         Args:
-            found: the files that `listed` returned.
+            found: the files that `list_files` returned.
             after_release: treat everything that nothing keeps as released already, for a dry run.
         """
         survey, registry = self.survey, self.registry(after_release=after_release)
@@ -90,7 +90,7 @@ class Judge:
             disposed=tuple(record.name for record in (*survey.names.expired, *survey.names.void)),
             ended=tuple(job.job for job in survey.jobs.overdue),
             free=tuple(sorted(free, key=lambda f: (-f.bytes, f.path))),
-            kept=grouped(registry.by_file, {n: h.why for n, h in registry.holders.items()}, registry.sizes),
+            kept=group_by_reason(registry.by_file, {n: h.why for n, h in registry.holders.items()}, registry.sizes),
             kept_files=len(registry.by_file),
             kept_bytes=sum(registry.sizes.values()),
             unknown=tuple(unknown),
@@ -164,7 +164,7 @@ class Judge:
             return f"written for chk-{number}; no restore point that is kept names it"
         if isinstance(state, Aborted):
             return f"orphan: chk-{number} was aborted"
-        if isinstance(state, Void):
+        if isinstance(state, Subsumed):
             return f"orphan: timeline {state.closing.timeline} was closed before chk-{number}"
         return UNKNOWN if state is None else KEPT
 

@@ -8,8 +8,8 @@ operator it is unknown which of its rows came from the key, because its keys con
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinator.retention.erasure_residue import counted
-from tidemark.coordinator.retention.erasure_search import Found, Searcher, handles_of
+from tidemark.coordinator.retention.erasure_residue import count_rows
+from tidemark.coordinator.retention.erasure_search import KeyOccurrences, Searcher, handles_of
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -40,7 +40,9 @@ class Chained:
         )
 
 
-def rows_in_part(found: Found, searcher: Searcher, chained: Chained, columns: Mapping[str, object]) -> dict[str, int]:
+def rows_in_part(
+    found: KeyOccurrences, searcher: Searcher, chained: Chained, columns: Mapping[str, object]
+) -> dict[str, int]:
     """Counts rows whose keys contain the key, per operator that has it as a part of its keys, over all restore points.
 
     Raises:
@@ -49,7 +51,7 @@ def rows_in_part(found: Found, searcher: Searcher, chained: Chained, columns: Ma
     rows = {}
     for uid in chained.part:
         handles = [h for entry in found.entries for name, h in handles_of(entry) if name == uid]
-        rows[uid] = sum(counted(searcher, handles, columns).values())
+        rows[uid] = sum(count_rows(searcher, handles, columns).values())
     return rows
 
 

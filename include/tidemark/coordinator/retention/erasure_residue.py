@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher
+from tidemark.coordinator.retention.erasure_search import Entry, KeyOccurrences, Searcher
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
@@ -11,7 +11,7 @@ from tidemark.sinks.known_sinks import destination_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class ErasureResidue:
     """The places that an erasure does not reach and that may hold the key.
 
     Attributes:
@@ -31,7 +31,7 @@ class Remains:
     lists: tuple[str, ...]
 
 
-def remains(found: Found, searcher: Searcher) -> Remains:
+def erasure_residue(found: KeyOccurrences, searcher: Searcher) -> ErasureResidue:
     """Searches everything that an erasure does not rewrite.
 
     Raises:
@@ -42,9 +42,9 @@ def remains(found: Found, searcher: Searcher) -> Remains:
     letters = [a.dead_letters for c in checkpoints for a in c.sealed.acks if a.uid in found.uids]
     told, untold = _sinks(checkpoints, columns)
     held = {int(name.removeprefix("chk-")) for name in found.by_entry if name.startswith("chk-")}
-    return Remains(
-        dead_letters=counted(searcher, letters, columns),
-        sinks=counted(searcher, told, columns),
+    return ErasureResidue(
+        dead_letters=count_rows(searcher, letters, columns),
+        sinks=count_rows(searcher, told, columns),
         sinks_to_search=tuple(sorted(untold)),
         topics=_topics(checkpoints),
         exports=tuple(
@@ -67,7 +67,7 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
     return told, untold
 
 
-def counted(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
+def count_rows(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:
     """Counts the rows that hold values in these columns, per table, if any.
 
     Raises:

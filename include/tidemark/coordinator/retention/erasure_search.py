@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.timelines import is_outdated, is_stillborn
-from tidemark.coordinator.retention.collect_roots import Survey, look
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.errors import CorruptObjectError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint, LiveFile
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -29,7 +29,7 @@ class HeldFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class KeyOccurrences:
     """The result of one search.
 
     Attributes:
@@ -102,13 +102,13 @@ class Searcher:
     _held: dict[tuple[str, str], int] = field(default_factory=dict)
     _segments: dict[Segment, tuple[LiveFile, ...]] = field(default_factory=dict)
 
-    def look(self) -> Found:
+    def search_keys(self) -> KeyOccurrences:
         """Searches everywhere; writes nothing.
 
         Raises:
-            CorruptObjectError, StoreError: as in `collect_roots.look`, or a file cannot be read.
+            CorruptObjectError, StoreError: as in `collect_roots`, or a file cannot be read.
         """
-        survey = look(self.coordinator, None)
+        survey = collect_roots(self.coordinator, None)
         for bad in survey.damage.manifests:
             raise CorruptObjectError(
                 f"{bad.name} may hold the key, and {bad.why}",
@@ -126,7 +126,7 @@ class Searcher:
             for (table, path), found in held.items():
                 files.setdefault(table, {})[path] = found
         others = [h for uid, h in _unpublished(survey) if uid in uids]
-        return Found(
+        return KeyOccurrences(
             survey=survey,
             uids=uids,
             schema=schema,
@@ -187,7 +187,9 @@ def handles_of(entry: Entry) -> Iterator[tuple[str, StateHandle]]:
         yield from entry.left_behind.items()
 
 
-def waiting(coordinator: CheckpointCoordinator, survey: Survey, erasure: int) -> Iterator[OpenPlan | SealedPlan]:
+def list_waiting_plans(
+    coordinator: CheckpointCoordinator, survey: Survey, erasure: int
+) -> Iterator[OpenPlan | SealedPlan]:
     """Open or sealed plans made without the block list of an erasure, or from a state that it has revised since."""
     for plan in survey.plans.values():
         if plan.erasures >= erasure and not is_outdated(coordinator.objects, plan):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.retention.erasure_search import Entry, Found, HeldFile, Searcher, handles_of
+from tidemark.coordinator.retention.erasure_search import Entry, HeldFile, KeyOccurrences, Searcher, handles_of
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Commit, CommitRequest, LiveFile
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -97,7 +97,7 @@ class Rewriter:
     searcher: Searcher
     job: str
 
-    def rewrite(self, found: Found) -> Rewritten:
+    def rewrite(self, found: KeyOccurrences) -> Rewritten:
         """Writes and commits; no object names the new versions until a manifest is revised.
 
         Raises:
@@ -109,7 +109,7 @@ class Rewriter:
             self._table(done, found, table, held)
         return done
 
-    def _table(self, done: Rewritten, found: Found, table: str, held: Mapping[str, HeldFile]) -> None:
+    def _table(self, done: Rewritten, found: KeyOccurrences, table: str, held: Mapping[str, HeldFile]) -> None:
         c, folder = self.coordinator, f"{table}/{self.job}"
         replaced = self._rewrite_files(found, table, held)
         segments = {s for e in found.entries for _, h in handles_of(e) for s in h if s.path == table}
@@ -126,7 +126,9 @@ class Rewriter:
         self.logs.ensure_log_checkpoint(table, made[0][1])
         done.versions[table], done.replaced[table] = made, replaced
 
-    def _rewrite_files(self, found: Found, table: str, held: Mapping[str, HeldFile]) -> dict[str, LiveFile | None]:
+    def _rewrite_files(
+        self, found: KeyOccurrences, table: str, held: Mapping[str, HeldFile]
+    ) -> dict[str, LiveFile | None]:
         """Files of a table without the key, by path of the file that they replace."""
         c, folder, schema = self.coordinator, f"{table}/{self.job}", found.schema
         if schema is None:

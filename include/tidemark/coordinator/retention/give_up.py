@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.hold_records import Holds
-from tidemark.coordinator.records.tombstones import Tombstones, released
+from tidemark.coordinator.records.tombstones import Tombstones, read_release
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.collect_roots import Survey, look
 from tidemark.coordinator.retention.pins import pins_of_jobs, pins_of_timelines
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.errors import ConflictError, NotFoundError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -107,7 +107,7 @@ class GivingUp:
     def _plan(self, number: int) -> CheckpointPlan:
         c = self.coordinator
         plan = c.timelines.plan(number)
-        if released(c.objects, plan.name) is not None:
+        if read_release(c.objects, plan.name) is not None:
             raise UsageError(f"{plan.name} was released, or given up, already", next=f"tidemark verify {c.name}")
         return plan
 
@@ -116,7 +116,7 @@ class GivingUp:
 
         A plan that reads it holds the files itself; so does every later checkpoint.
         """
-        c, survey = self.coordinator, look(self.coordinator, None)
+        c, survey = self.coordinator, collect_roots(self.coordinator, None)
         if self._manifest(plan, survey) is None:
             raise self._whole(plan)
         held = [r.name for r in Savepoints(c).list() if r.checkpoint == plan.id and r.name in Holds(c.objects).all()]

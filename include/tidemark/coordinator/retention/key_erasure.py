@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, state_erased
 from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.records.hold_records import Holds
-from tidemark.coordinator.records.objects import encoded
+from tidemark.coordinator.records.objects import encode
 from tidemark.coordinator.records.states import SealedPlan
 from tidemark.coordinator.records.timelines import Erasures, is_stillborn, revision_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.erasure_search import Entry, Found, Searcher, waiting
+from tidemark.coordinator.retention.erasure_search import Entry, KeyOccurrences, Searcher, list_waiting_plans
 from tidemark.coordinator.retention.file_rewrites import Rewriter, Rewritten
 from tidemark.coordinator.retention.open_jobs import erasure_job
 from tidemark.errors import ConflictError
@@ -107,7 +107,7 @@ class Eraser:
         """
         searcher, done, record = self.searcher, Erased(number=0), None
         for n in range(ROUNDS):
-            found = searcher.look()
+            found = searcher.search_keys()
             refuse_held(self.coordinator, found)
             record = self._find_or_put_record(found, record)
             if record is None:
@@ -123,10 +123,10 @@ class Eraser:
             next="repeat the erasure, with --block if the key must never count again.",
         )
 
-    def _round(self, record: ErasureRecord, found: Found, searcher: Searcher) -> Erased:
+    def _round(self, record: ErasureRecord, found: KeyOccurrences, searcher: Searcher) -> Erased:
         with self._job(record) as job:
             self._settle_plans(record, found)
-            found = searcher.look()
+            found = searcher.search_keys()
             rewriter = Rewriter(
                 coordinator=self.coordinator, tables=self.tables, logs=self.logs, searcher=searcher, job=job
             )
@@ -135,7 +135,7 @@ class Eraser:
         held = [h for files in found.files.values() for h in files.values()]
         return Erased(number=record.number, restore_points=names, files=len(held), rows=sum(h.rows for h in held))
 
-    def _find_or_put_record(self, found: Found, last: ErasureRecord | None) -> ErasureRecord | None:
+    def _find_or_put_record(self, found: KeyOccurrences, last: ErasureRecord | None) -> ErasureRecord | None:
         """The record of this erasure: an open one that covers all offsets that were read, or a new one."""
         wanted, erasures = self.request, Erasures(self.coordinator.objects)
         reached, same = found.reached, [r for r in erasures.open() if _is_same(r, wanted, found.uids)]
@@ -163,11 +163,11 @@ class Eraser:
                 if erasures.series.put(number, record) is PutOutcome.WON:
                     return record
 
-    def _is_waiting(self, record: ErasureRecord, found: Found) -> bool:
+    def _is_waiting(self, record: ErasureRecord, found: KeyOccurrences) -> bool:
         """Whether a plan or a timeline was made from a state that was revised since."""
         c = self.coordinator
         late = (e for e in found.entries if isinstance(e, Genesis) and is_stillborn(c.objects, e))
-        return any(late) or any(waiting(c, found.survey, record.number))
+        return any(late) or any(list_waiting_plans(c, found.survey, record.number))
 
     def _is_blocked(self, uids: frozenset[str]) -> bool:
         """Whether the key is already blocked for good."""
@@ -175,10 +175,10 @@ class Eraser:
         found = erasures.until(erasures.newest())
         return any(r.forever and _is_same(r, self.request, uids) for r in found)
 
-    def _settle_plans(self, record: ErasureRecord, found: Found) -> None:
+    def _settle_plans(self, record: ErasureRecord, found: KeyOccurrences) -> None:
         """Ends plans that may still bring the key in: sealed plans are published, plans that read nothing completed."""
         c = self.coordinator
-        for standing in waiting(c, found.survey, record.number):
+        for standing in list_waiting_plans(c, found.survey, record.number):
             with self._step("plans"):
                 if isinstance(standing, SealedPlan):
                     c.publish(standing.plan, standing.sealed)
@@ -187,7 +187,7 @@ class Eraser:
                 else:
                     c.abort(standing.plan, state_erased(standing.plan))
 
-    def _revise(self, record: ErasureRecord, found: Found, done: Rewritten) -> tuple[str, ...]:
+    def _revise(self, record: ErasureRecord, found: KeyOccurrences, done: Rewritten) -> tuple[str, ...]:
         """Puts revisions. Returns the names of restore points that held the key.
 
         Heads are revised whether they held it or not, so that no plan made before the record takes an attempt.
@@ -217,7 +217,7 @@ class Eraser:
         c, slot = self.coordinator, before.plan.slot if isinstance(before, Checkpoint) else before
         revised = Revised(
             revision=before.revision + 1,
-            predecessor=sha256_of(encoded(before)),
+            predecessor=sha256_of(encode(before)),
             erasure=record.number,
             commits=tuple(done.commits),
             at_ms=c.clock.now_ms(),
@@ -263,7 +263,7 @@ class Eraser:
         self.coordinator.listener(f"erase.{name}", "after")
 
 
-def refuse_held(coordinator: CheckpointCoordinator, found: Found) -> None:
+def refuse_held(coordinator: CheckpointCoordinator, found: KeyOccurrences) -> None:
     """Refuses to erase a key from a restore point that is under a legal hold.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.loop import undelivered
+from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.recovery.savepoint_references import needed_by
@@ -108,7 +108,7 @@ def pins_of_deliveries(
     newest = [found[-1] for found in lines.checkpoints.values() if found]
     if all(traits_of(kind).is_transactional for c in newest for kind in c.sinks):
         return
-    for due in () if lines.once_live[-1] in damage.timelines else undelivered(coordinator):
+    for due in () if lines.once_live[-1] in damage.timelines else list_undelivered(coordinator):
         yield due.checkpoint.id, f"sink {due.table.name}, which has yet to send its rows"
     for name in lines.forks:
         for found in lines.checkpoints.get(name, ()):
@@ -131,7 +131,7 @@ def _may_send(fork: str) -> str:
     return f"fork {fork}, which may be promoted and send its rows"
 
 
-def joined(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
+def collect_reasons(pins: Sequence[Pin]) -> dict[int, tuple[str, ...]]:
     """All reasons of each checkpoint, without duplicates."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for number, why in pins:

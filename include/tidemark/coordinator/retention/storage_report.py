@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.retention.collect_roots import look
-from tidemark.coordinator.retention.deletion_plan import Judge, listed
+from tidemark.coordinator.retention.deletion_plan import DeletionPlanner, list_files
+from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.model.retention.deletion import KeptBytes
 from tidemark.model.retention.file_paths import TableFilePath, place_of
@@ -77,8 +77,8 @@ def storage(coordinator: CheckpointCoordinator, files: TableFiles, rule: Retenti
     Raises:
         StoreError, CorruptObjectError: it is unknown which files are needed.
     """
-    found = listed(files, coordinator.name)
-    judge = Judge(coordinator=coordinator, files=files, survey=look(coordinator, rule))
+    found = list_files(files, coordinator.name)
+    judge = DeletionPlanner(coordinator=coordinator, files=files, survey=collect_roots(coordinator, rule))
     plan = judge.plan(found, after_release=True)
     free, unknown = {f.path for f in plan.free}, {f.path for f in plan.unknown}
     registry = judge.registry(after_release=True)

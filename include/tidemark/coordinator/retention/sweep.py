@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.savepoints import Savepoints
-from tidemark.coordinator.retention.collect_roots import Survey, look
-from tidemark.coordinator.retention.deletion_plan import Judge, listed, sweeps_of
+from tidemark.coordinator.retention.deletion_plan import DeletionPlanner, list_files, sweeps_of
+from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.declare.retention import Retention
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
@@ -91,12 +91,12 @@ class Sweeper:
             CorruptObjectError: an object is damaged, so it is unknown which files it needs.
             StoreError: the store or the disk failed, or a log lacks the files of a manifest.
         """
-        ended = self._end_jobs(look(self.coordinator, self.rule))
-        disposed = self._end_savepoints(look(self.coordinator, self.rule))
-        released = self._release(look(self.coordinator, self.rule))
-        found = listed(self.files, self.coordinator.name)
-        survey = look(self.coordinator, self.rule)
-        judge = Judge(coordinator=self.coordinator, files=self.files, survey=survey)
+        ended = self._end_jobs(collect_roots(self.coordinator, self.rule))
+        disposed = self._end_savepoints(collect_roots(self.coordinator, self.rule))
+        released = self._release(collect_roots(self.coordinator, self.rule))
+        found = list_files(self.files, self.coordinator.name)
+        survey = collect_roots(self.coordinator, self.rule)
+        judge = DeletionPlanner(coordinator=self.coordinator, files=self.files, survey=survey)
         plan, registry = judge.plan(found, after_release=False), judge.registry(after_release=False)
         logs = judge.prefixes(found, registry, grace_ms=self.grace_ms)
         number, record = self._record(plan, released)
@@ -149,7 +149,7 @@ class Sweeper:
         undecided = [t for t in self.coordinator.index.tombstones(self.coordinator.objects).values() if not t.confirmed]
         if not undecided:
             return ()
-        again = look(self.coordinator, self.rule)
+        again = collect_roots(self.coordinator, self.rule)
         return tuple(sorted((t.name for t in undecided if self._decide(t, again)), key=lambda name: int(name[4:])))
 
     def _decide(self, tombstone: TombstoneRecord, again: Survey) -> bool:

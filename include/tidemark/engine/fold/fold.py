@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.frames import applied_sql, folded
-from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translated
+from tidemark.engine.read.frames import applied_sql, fold
+from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translate_spark_errors
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -22,7 +22,7 @@ def overflowing_key(records: DataFrame, schema: OperatorSchema) -> str | None:
     Sums of doubles cannot overflow 38 decimal digits, so they are left out. So are decimals: their sums already have 38
     digits, and Spark names the field in the error.
     """
-    fields = [f for f in schema.fields if f.folded.may_leave_64_bits(f)]
+    fields = [f for f in schema.fields if f.fold_kind.may_leave_64_bits(f)]
     if not fields:
         return None
     keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
@@ -74,11 +74,11 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     order = ["_key_group", *(key.name for key in schema.keys)]
     with overflows_of(task.uid):
         try:
-            with translated():
-                run = folded(records, schema, task.plan, task.now, emitted=task.emitted)
+            with translate_spark_errors():
+                run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
                 files, bounded = files_for(task.at_most), bounded_columns(schema)
                 return write_rows(run, order, task.folder, files, bounded, observed)
         except NumericOverflow as error:
-            with translated():
+            with translate_spark_errors():
                 key = overflowing_key(records, schema)
             raise overflow(key or error.what) from error

@@ -28,15 +28,15 @@ from tidemark.engine.process.process_worker import (
     STORED,
     Work,
     left_of,
-    rebuilt,
+    rebuild_error,
     run_type,
     stored_type,
     work_through,
 )
-from tidemark.engine.process.subtasks import parallelism, spread
-from tidemark.engine.read.frames import access_sql, keyed
-from tidemark.engine.session.spark_errors import translated
-from tidemark.engine.state.resolve_sql import compacted
+from tidemark.engine.process.subtasks import parallelism, partition_by_task
+from tidemark.engine.read.frames import access_sql, with_keys
+from tidemark.engine.session.spark_errors import translate_spark_errors
+from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -53,7 +53,7 @@ cloudpickle: Any = _untyped
 _OURS = "tidemark"
 
 
-def shipped(value: Any, authors: Iterable[object]) -> bytes:
+def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
     """Returns a value as bytes that any worker with this release of Tidemark can read.
 
     Args:
@@ -187,11 +187,11 @@ class ProcessFrame:
 
     def release(self) -> None:
         """Releases the cached rows."""
-        with translated():
+        with translate_spark_errors():
             self.rows.unpersist()
 
 
-def processed(task: ProcessTask) -> ProcessFrame:
+def run_process(task: ProcessTask) -> ProcessFrame:
     """Runs the function over the batch.
 
     Raises:
@@ -199,7 +199,7 @@ def processed(task: ProcessTask) -> ProcessFrame:
         StateOverflowError: a key's state does not fit.
         EngineError: Spark failed.
     """
-    with translated():
+    with translate_spark_errors():
         rows = _streamed(task).persist()
         place = F.struct("topic", "partition", "offset", "_n", "why")
         lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
@@ -209,7 +209,7 @@ def processed(task: ProcessTask) -> ProcessFrame:
     try:
         failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
         if failure is not None:
-            raise rebuilt(failure)
+            raise rebuild_error(failure)
         if task.lists is None:
             return made
         left = dict(left_of(text) for r in found for text in r["lists"])
@@ -219,7 +219,7 @@ def processed(task: ProcessTask) -> ProcessFrame:
         raise
 
 
-def lacking(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
+def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
     """Returns the rows that a sink does not have yet; see `SinkTable.covered`."""
     for tp, ranges in plan.sinks[uid].skipped(plan.ranges, plan.topic_ids).items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
@@ -241,8 +241,8 @@ def _streamed(task: ProcessTask) -> DataFrame:
     authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
-    blob = shipped(Work(processing=processing, record=shape), authors)
-    apart = records.repartition(*keys) if task.lists is None else spread(records, schema, task.lists.tasks)
+    blob = pickle_by_value(Work(processing=processing, record=shape), authors)
+    apart = records.repartition(*keys) if task.lists is None else partition_by_task(records, schema, task.lists.tasks)
     sorted_rows = apart.sortWithinPartitions(*order)
     return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
 
@@ -251,7 +251,7 @@ def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time")
     at = f"{access_sql(task.schema, task.plan)} AS _at"
     nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
-    rows = keyed(task.records, task.schema)
+    rows = with_keys(task.records, task.schema)
     return rows.selectExpr(*keys, f"{RECORD} AS _tag", *place, at, "record", nothing)
 
 
@@ -259,10 +259,10 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     """Returns the newest stored rows of touched keys, in the form of the stream."""
     schema, plan = task.schema, task.plan
     named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
-    touched = keyed(task.records, schema).selectExpr(*named).distinct()
+    touched = with_keys(task.records, schema).selectExpr(*named).distinct()
     touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
     rows = task.warehouse.stored_of(schema, plan.handles[task.operator.uid], touched, task.applied)
-    newest = compacted(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
+    newest = compact_rows(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
     fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
     own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
     place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", "0L AS _n")

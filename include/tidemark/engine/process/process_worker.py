@@ -22,7 +22,7 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.processing.process_records import Output, Placed
+from tidemark.processing.process_records import Output, PositionedRecord
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import Shape
 
@@ -105,7 +105,7 @@ def _task() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def rebuilt(why: str) -> TidemarkError:
+def rebuild_error(why: str) -> TidemarkError:
     """Rebuilds the error that a worker has sent."""
     said = json.loads(why)
     kind = ProcessFunctionError if said["class"] == ProcessFunctionError.__name__ else StateOverflowError
@@ -131,7 +131,7 @@ def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, 
     keys = [stored_reader(k.type) for k in work.schema.keys]
     read_record, read_stored = object_reader(work.record), stored_reader(stored_type(work.schema))
     number, text = stored_reader(_NUMBER), stored_reader(_TEXT)
-    placed: Callable[[tuple[Any, ...]], Any] = partial(tuple.__new__, Placed)
+    placed: Callable[[tuple[Any, ...]], Any] = partial(tuple.__new__, PositionedRecord)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         is_record = pc.equal(columns["_tag"], RECORD)

@@ -17,7 +17,7 @@ def parallelism(session: SparkSession, schema: OperatorSchema) -> int:
     return min(int(str(session.conf.get("spark.sql.shuffle.partitions"))), schema.key_groups)
 
 
-def spread(rows: DataFrame, schema: OperatorSchema, tasks: int) -> DataFrame:
+def partition_by_task(rows: DataFrame, schema: OperatorSchema, tasks: int) -> DataFrame:
     """Moves each row to the task of its key: Spark partition n is task n.
 
     Args:

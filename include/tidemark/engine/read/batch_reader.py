@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame
 from tidemark.declare.operators import Fold
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
-from tidemark.engine.read.batch_stats import BatchStats, counted
-from tidemark.engine.read.frames import decoded
-from tidemark.engine.read.observed_batch_stats import PassingTally
-from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.read.batch_stats import BatchStats, count_batch
+from tidemark.engine.read.frames import decode
+from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
+from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import Observed, RunFolder
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import limited
+from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
 
 
@@ -44,13 +44,13 @@ class DecodedBatch:
     def release(self) -> None:
         """Releases cached frames."""
         if self.is_kept:
-            with translated():
+            with translate_spark_errors():
                 for records in self.inputs.values():
                     records.unpersist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taker:
+class BatchReader:
     """Reads the batch of one plan.
 
     Attributes:
@@ -69,7 +69,7 @@ class Taker:
     blocked: Sequence[BlockedKey]
     folders: Mapping[str, str]
 
-    def taken(self) -> DecodedBatch:
+    def read(self) -> DecodedBatch:
         """Reads the batch.
 
         Raises:
@@ -78,21 +78,21 @@ class Taker:
         """
         first = self._first_fold()
         kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
-        with translated():
+        with translate_spark_errors():
             inputs = {name: self._decoded(name) for name in self.pipeline.inputs if self.plan.ranges_of(name)}
             if kept:
                 inputs = {name: records.persist() for name, records in inputs.items()}
         try:
             if first is not None and inputs:
                 return self._in_passing(first, inputs, kept=kept)
-            with translated():
-                return DecodedBatch(inputs, counted(inputs, self.pipeline, self.plan, self.blocked))
+            with translate_spark_errors():
+                return DecodedBatch(inputs, count_batch(inputs, self.pipeline, self.plan, self.blocked))
         except BaseException:
             DecodedBatch(inputs, is_kept=kept).release()
             raise
 
     def _decoded(self, name: str) -> DataFrame:
-        return decoded(self.raw(name), self.pipeline, self.plan, name)
+        return decode(self.raw(name), self.pipeline, self.plan, name)
 
     def _first_fold(self) -> str | None:
         """Returns the first operator if it is a fold that needs only the few records of the only input."""
@@ -101,12 +101,12 @@ class Taker:
         if others or self.blocked or not is_fold or uid not in self.folders:
             return None
         schema = self.plan.schemas[uid]
-        needs_more = schema.joins or limited(schema) is not None
-        return uid if not needs_more and PassingTally(self.pipeline, self.plan, name).is_small else None
+        needs_more = schema.joins or limited_schema(schema) is not None
+        return uid if not needs_more and ObservedBatchStats(self.pipeline, self.plan, name).is_small else None
 
     def _in_passing(self, uid: str, inputs: Mapping[str, DataFrame], *, kept: bool) -> DecodedBatch:
         ((name, records),), observed = inputs.items(), Observed()
-        passing = PassingTally(self.pipeline, self.plan, name)
+        passing = ObservedBatchStats(self.pipeline, self.plan, name)
         task = FoldTask(
             plan=self.plan,
             uid=uid,
@@ -114,12 +114,12 @@ class Taker:
             at_most=passing.at_most,
             folder=RunFolder(path=f"{self.warehouse.root}/{self.folders[uid]}", arrow=self.warehouse.arrow),
         )
-        with translated():
+        with translate_spark_errors():
             shown = passing.on(records, observed)
         run = write_fold(shown, task, observed)
-        with translated():
-            tally = passing.told(observed)
+        with translate_spark_errors():
+            tally = passing.result(observed)
             # Each row of the run comes from a record that was applied.
             if tally is None or tally.applied[uid] < run.rows:
-                tally = counted(inputs, self.pipeline, self.plan)
+                tally = count_batch(inputs, self.pipeline, self.plan)
         return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)

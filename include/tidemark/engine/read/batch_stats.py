@@ -57,7 +57,7 @@ class BatchStats:
         return found
 
 
-def counted(
+def count_batch(
     inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
 ) -> BatchStats:
     """Counts the batch; this action alone reads Kafka, and it fills the caches of all inputs.
@@ -88,7 +88,7 @@ def counted(
         if (at := row["event_time_ms"]) is not None:
             greatest[tp] = max(at, greatest.get(tp, at))
         if row["records"] != row["offsets"]:
-            raise misread(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
+            raise inexact_read(f"{row['topic']}-{row['partition']} was read more than once near {row['least']}")
     _refuse_outside(plan, seen)
     return BatchStats(
         records=records,
@@ -163,10 +163,10 @@ def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence
         least, greatest = min(b[0] for b in bounds), max(b[1] for b in bounds)
         planned = plan.ranges.get(tp)
         if planned is None or least < planned.start or greatest >= planned.end:
-            raise misread(f"{tp}: offsets {least} to {greatest} were read, but {planned} was planned")
+            raise inexact_read(f"{tp}: offsets {least} to {greatest} were read, but {planned} was planned")
 
 
-def misread(why: str) -> EngineError:
+def inexact_read(why: str) -> EngineError:
     """Returns the error for a read that did not find the same records each time."""
     return EngineError(
         f"inexact read: {why}",

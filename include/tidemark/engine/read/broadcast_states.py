@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import Broadcast
 from tidemark.engine.process.arrow_values import stored_reader
-from tidemark.engine.session.spark_errors import translated
-from tidemark.engine.state.resolve_sql import finished, resolved
+from tidemark.engine.session.spark_errors import translate_spark_errors
+from tidemark.engine.state.resolve_sql import finish_rows, resolve_state
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import quoted, record_path, spark
+from tidemark.model.kinds.base.sql import quote, record_path, spark
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.ports import ForeignTables
@@ -59,7 +59,7 @@ class BroadcastStates:
         for broadcast in self.pipeline.broadcast:
             if broadcast.uid not in self._values:
                 rows: list[dict[str, Any]] = []
-                with translated():
+                with translate_spark_errors():
                     state = self._kept[broadcast.uid] if broadcast.uid in self._kept else self._state(broadcast)
                     if state is not None:
                         rows = _rows(state.toArrow(), broadcast.source.schema)
@@ -103,12 +103,12 @@ class BroadcastStates:
             parts.append(self.warehouse.files(schema, runs[broadcast.uid]))
         if not parts:
             return None
-        whole = finished(self.warehouse.session, reduce(DataFrame.unionAll, parts), schema, self.now)
+        whole = finish_rows(self.warehouse.session, reduce(DataFrame.unionAll, parts), schema, self.now)
         names = [name for name, _ in broadcast.source.schema.fields]
-        return whole.select(*map(spark, map(quoted, names))).limit(broadcast.max_keys + 1)
+        return whole.select(*map(spark, map(quote, names))).limit(broadcast.max_keys + 1)
 
 
-def joined(records: DataFrame, joins: Sequence[Join], states: BroadcastStates) -> DataFrame:
+def join_states(records: DataFrame, joins: Sequence[Join], states: BroadcastStates) -> DataFrame:
     """Returns decoded records with the row of each joined state as a field, null if no row has the key.
 
     Every row of a state has a different key, so no record is duplicated.
@@ -116,7 +116,7 @@ def joined(records: DataFrame, joins: Sequence[Join], states: BroadcastStates) -
     Raises:
         StateOverflowError: a state has more than `max_keys` keys.
     """
-    with translated():
+    with translate_spark_errors():
         for join in joins:
             records = _with_row(records, join, states)
     return records
@@ -140,7 +140,7 @@ def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def copied(
+def copy_tables(
     warehouse: SparkWarehouse, pipeline: Pipeline, plan: CheckpointPlan, tables: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns, per uid of `plan.copies`, the run that replaces its state by the planned version.
@@ -153,7 +153,7 @@ def copied(
     for uid in plan.copies:
         at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
         rows = tables.rows(pipeline.tables[uid], at)
-        with translated():
+        with translate_spark_errors():
             found[uid] = copied_rows(plan, uid, rows, _keys(warehouse, plan, uid))
     return found
 
@@ -161,7 +161,7 @@ def copied(
 def copied_frame(session: SparkSession, schema: OperatorSchema, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Returns the rows of a copy as a frame with the columns of a run."""
     columns = run_columns(schema)
-    ddl = ", ".join(f"{quoted(name)} {sql}" for name, sql in columns)
+    ddl = ", ".join(f"{quote(name)} {sql}" for name, sql in columns)
     return session.createDataFrame([tuple(row[name] for name, _ in columns) for row in rows], spark(ddl))
 
 
@@ -169,7 +169,7 @@ def _keys(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str) -> list[tup
     if not plan.handles[uid]:
         return []
     schema = plan.schemas[uid]
-    state = resolved(warehouse, schema, plan.handles[uid], Now())
+    state = resolve_state(warehouse, schema, plan.handles[uid], Now())
     names = [k.name for k in schema.keys]
     rows = state.select(*names).toArrow().to_pylist()
     return [tuple(row[name] for name in names) for row in rows]

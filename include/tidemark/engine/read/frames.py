@@ -13,7 +13,7 @@ from tidemark.formats.record_format import FAULT, GOOD
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import partials, quoted, record_path, spark
+from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group_sql, run_columns
 
 # Records without a value delete the key in their message key; no Python code runs per record.
@@ -45,7 +45,7 @@ def reason_sql(schema: OperatorSchema) -> str:
     return f"CASE WHEN {_VALUELESS} THEN '{Reason.BAD_KEY.value}' ELSE {why} END" if schema.deletes else why
 
 
-def keyed(records: DataFrame, schema: OperatorSchema) -> DataFrame:
+def with_keys(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     """Returns the records that an operator applies, with its key in columns `key_names`.
 
     If it takes deletes, `_gone` says whether a record is one; of each key, the last delete and later records remain.
@@ -68,7 +68,7 @@ def key_sql(schema: OperatorSchema) -> list[str]:
 
 
 def key_names(schema: OperatorSchema) -> list[str]:
-    """Returns the columns in which `keyed` puts the key."""
+    """Returns the columns in which `with_keys` puts the key."""
     return [f"_k{n}" for n in range(len(schema.keys))]
 
 
@@ -112,7 +112,7 @@ class Lateness:
         return self.logical_time_ms * 1000 + self.max_future // timedelta(microseconds=1)
 
 
-def handed_over(number: int, varying: str) -> str:
+def as_argument(number: int, varying: str) -> str:
     """Returns a BIGINT that differs between plans as an expression that generated code takes as an argument (adr/0011).
 
     Spark writes a number into generated code as a constant, so it would compile the code again for every plan and run
@@ -125,7 +125,7 @@ def handed_over(number: int, varying: str) -> str:
     return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
 
 
-def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
+def decode(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
     """Returns one row per record: position, `event_time`, `record`, `_reason`, `_bytes`.
 
     `_reason` is null if the record is good for every operator whose key is not null. Only dead letters have key and
@@ -142,7 +142,7 @@ def decoded(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str)
     here = [f"`{name}`" for name in _POSITION]
     kept = [*here, "key", "value"]
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
-    future = f"event_time > timestamp_micros({handed_over(lateness.limit_us, 'offset')})"
+    future = f"event_time > timestamp_micros({as_argument(lateness.limit_us, 'offset')})"
     late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
     good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
@@ -179,7 +179,7 @@ def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
     return "timestamp_millis(0)" if is_broadcast else "timestamp"
 
 
-def folded(
+def fold(
     records: DataFrame, schema: OperatorSchema, plan: CheckpointPlan, now: Now, *, emitted: bool = False
 ) -> DataFrame:
     """Returns the run of an operator: one row per touched key, with merge operands or the state after a delete.
@@ -191,7 +191,7 @@ def folded(
         now: the clocks after the batch: state that has expired by then does not count against a limit.
         emitted: whether a process emitted the records.
     """
-    rows = keyed(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
+    rows = with_keys(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
     rows = _with_cuts(rows, schema)
     found = [pair for f in schema.fields for pair in partials(f, _only(f, schema), emitted=emitted)]
     aggregates = [F.expr(spark(sql)).alias(name) for name, sql in found]
@@ -215,13 +215,13 @@ def _accesses(schema: OperatorSchema) -> list[tuple[str, str]]:
 def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
     """Returns when a record accesses the state of its key, in milliseconds on the operator's clock."""
     if schema.clock == "logical_time":
-        return handed_over(plan.logical_time_ms, "offset")
+        return as_argument(plan.logical_time_ms, "offset")
     at = (
         "unix_millis(CASE WHEN _gone THEN `timestamp` ELSE event_time END)"
         if schema.deletes
         else "unix_millis(event_time)"
     )
-    return at if plan.watermark_ms is None else f"greatest({at}, {handed_over(plan.watermark_ms, 'offset')})"
+    return at if plan.watermark_ms is None else f"greatest({at}, {as_argument(plan.watermark_ms, 'offset')})"
 
 
 def _with_cuts(rows: DataFrame, schema: OperatorSchema) -> DataFrame:
@@ -253,15 +253,15 @@ def _only(field: StoredField, schema: OperatorSchema) -> str:
 
 def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list[str]:
     at = now.of(schema.clock)
-    held = {name: sql for f in schema.fields for name, sql in f.folded.run_columns(f, schema.keys, at).items()}
+    held = {name: sql for f in schema.fields for name, sql in f.fold_kind.run_columns(f, schema.keys, at).items()}
     own = {
         "_first_at": "nullif(_first_at, _last_at)",
         "_kind": _KIND if schema.deletes else "'operand'",
-        "_changed": handed_over(plan.id, "_last_at"),
+        "_changed": as_argument(plan.id, "_last_at"),
         "_key_group": key_group_sql(schema),
         **held,
     }
-    return [f"{own.get(name, quoted(name))} AS {quoted(name)}" for name, _ in run_columns(schema)]
+    return [f"{own.get(name, quote(name))} AS {quote(name)}" for name, _ in run_columns(schema)]
 
 
 def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:

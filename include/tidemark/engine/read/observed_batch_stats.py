@@ -23,7 +23,7 @@ _PARTITIONS, _BITMAPS, _BITS = 16, 2, 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class PassingTally:
+class ObservedBatchStats:
     """The observation of one input, for operators without blocked keys.
 
     Attributes:
@@ -53,7 +53,7 @@ class PassingTally:
         told = (F.expr(sql).alias(name) for name, sql in self._aggregates().items())
         return observed.on(records.selectExpr("*", f"{self._slot()} AS _slot", place), _NAME, *told)
 
-    def told(self, observed: Observed) -> BatchStats | None:
+    def result(self, observed: Observed) -> BatchStats | None:
         """Returns the statistics after the action; None if none, or inconsistent ones, were reported: then count."""
         found = observed.of(_NAME)
         if not found or found["records"] != sum(found[f"offsets_{n}"] for n in range(self._bitmaps)):

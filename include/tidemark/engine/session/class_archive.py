@@ -132,10 +132,10 @@ def _driver(jars: Sequence[Path], conf: Mapping[str, str]) -> "Iterator[SparkSes
     try:
         yield spark
     finally:
-        ended(spark)
+        stop_driver(spark)
 
 
-def ended(spark: Any) -> None:
+def stop_driver(spark: Any) -> None:
     """Stops a driver that this process has started, and waits until its JVM has written its files and exited."""
     gateway = spark.sparkContext._gateway
     spark.stop()

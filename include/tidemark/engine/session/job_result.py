@@ -7,7 +7,7 @@ from pathlib import Path
 from tidemark.errors import TidemarkError
 
 
-def answer(path: str, verb: Callable[[], Mapping[str, object]]) -> int:
+def write_result(path: str, verb: Callable[[], Mapping[str, object]]) -> int:
     """Calls a verb and writes its result; called by the entry points of `spark_jobs/`.
 
     Returns:

@@ -27,7 +27,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState, extract_retry_info
 
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
-from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.session.spark_errors import translate_spark_errors
 
 # How long a Connect client waits for a server that does not answer: one limit for all calls of a session.
 #
@@ -96,7 +96,7 @@ _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 
 
 @cache
-def packed() -> Path:
+def package_zip() -> Path:
     """Returns a zip of the package's Python files, from which workers import; the same files give the same bytes.
 
     It is in a temporary folder of this user and is deleted when this process, which serves it to executors, exits.
@@ -204,7 +204,7 @@ def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSess
     Raises:
         EngineError: the server does not answer, or a later attempt has released this session.
     """
-    with translated():
+    with translate_spark_errors():
         spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
         conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism), **settings.session_conf}
         _configure(spark, conf)
@@ -229,7 +229,7 @@ def end_session(settings: SparkSettings, owner: str, attempt: int) -> None:
     """
     if not settings.is_connect or attempt < 1:
         return
-    with translated():
+    with translate_spark_errors():
         # A release interrupts too; on a closed session every other call is an error.
         _remote(settings, owner, attempt).stop()
 
@@ -266,7 +266,7 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
         # Otherwise it is PYSPARK_PYTHON or the shell's first `python3`, which may lack Tidemark's libraries.
         session.sparkContext.pythonExec = sys.executable
     else:
-        session.sparkContext.addPyFile(str(packed()))
+        session.sparkContext.addPyFile(str(package_zip()))
     return session
 
 

@@ -35,7 +35,7 @@ class NumericOverflow(EngineError):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_spark_errors() -> Iterator[None]:
     """Runs a block and translates foreign errors.
 
     Raises:

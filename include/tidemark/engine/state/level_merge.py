@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from tidemark.engine.session.spark_errors import translated
-from tidemark.engine.state.resolve_sql import compacted
+from tidemark.engine.session.spark_errors import translate_spark_errors
+from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, bounded_columns, this_machine, write_rows
 from tidemark.model.checkpoint.manifest import CommitRequest, Committed, WrittenRun
@@ -131,10 +131,10 @@ class Compactor:
 
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         session = self.session()
-        with translated():
+        with translate_spark_errors():
             here = SparkWarehouse(session=session, root=self.warehouse, files_of=self.tables.files_of)
             rows = here.rows_of(task.schema, wanted.merged)
-            shaped = compacted(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
+            shaped = compact_rows(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             files = task.policy.files_for(wanted.merged)
             bounded = bounded_columns(task.schema)
@@ -142,7 +142,7 @@ class Compactor:
             return write_rows(shaped, order, target, files, bounded)
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
-        done = self.tables.commit(request, _Gap(self.listener))
+        done = self.tables.commit(request, _NoFence(self.listener))
         self.tables.make_durable([done.commit], [folder])
         return done
 
@@ -154,7 +154,7 @@ class Compactor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gap:
+class _NoFence:
     """Stands inside the commit in place of a fence, because a stale compaction conflicts or is not adopted."""
 
     listener: StepListener

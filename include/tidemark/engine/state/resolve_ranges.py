@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.process.subtasks import parallelism
-from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
 from tidemark.sql.resolve import empty_columns
 
@@ -23,7 +23,7 @@ FEWEST, MOST = 500_000, 8_000_000
 
 
 def resolved_by_ranges(session: SparkSession, schema: OperatorSchema, rows: int, reader: RangeReader) -> DataFrame:
-    """Returns one row per live key, like `resolve_sql.resolved`; the schema says that every column may be null.
+    """Returns one row per live key, like `resolve_sql.resolve_state`; the schema says that every column may be null.
 
     Args:
         session: classic or Connect; its Python workers need this release of Tidemark, and what the reader needs.
@@ -32,7 +32,7 @@ def resolved_by_ranges(session: SparkSession, schema: OperatorSchema, rows: int,
         reader: resolves one range.
     """
     ranges = key_group_ranges(schema.key_groups, _tasks(session, schema, rows))
-    columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
+    columns = ", ".join(f"{quote(name)} {sql}" for name, sql in empty_columns(schema))
     numbers = session.range(0, len(ranges), 1, len(ranges))
     return numbers.mapInArrow(partial(_read_ranges, reader, ranges), spark(columns))
 

@@ -10,7 +10,7 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, is_top_light
@@ -18,7 +18,7 @@ from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
 
 
-def resolved(
+def resolve_state(
     warehouse: SparkWarehouse, schema: OperatorSchema, handle: StateHandle, now: Now, *, whole: bool = False
 ) -> DataFrame:
     """Returns one row per live key: key columns, state fields, `_changed`.
@@ -35,11 +35,11 @@ def resolved(
     """
     session = warehouse.session
     if not handle:
-        columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in empty_columns(schema))
+        columns = ", ".join(f"{quote(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
     groups = warehouse.groups(handle)
     if whole or not is_top_light(schema, groups):
-        return finished(session, warehouse.rows_of(schema, groups), schema, now)
+        return finish_rows(session, warehouse.rows_of(schema, groups), schema, now)
     return _split(warehouse, schema, groups, now)
 
 
@@ -57,7 +57,7 @@ def union_of(warehouse: SparkWarehouse, table: SinkTable) -> DataFrame:
     """
     session = warehouse.session
     if not table.handle:
-        empty = ", ".join(f"{quoted(name)} {sql}" for name, sql in (*table.stored, ("_checkpoint", "BIGINT")))
+        empty = ", ".join(f"{quote(name)} {sql}" for name, sql in (*table.stored, ("_checkpoint", "BIGINT")))
         return session.createDataFrame([], spark(empty))
     warehouse.groups(table.handle)  # Spark does not compare a version with the manifest
     parts = [_segment(session, warehouse.root, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
@@ -68,9 +68,9 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
     there = sources_of(table, path)
     fields = []
     for name, sql in table.columns:
-        held = quoted(name) if name in there else "NULL"
-        fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quoted(name)}")
-    return [spark(text) for text in (*fields, *(quoted(name) for name, _ in ROW_ID), quoted("_checkpoint"))]
+        held = quote(name) if name in there else "NULL"
+        fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quote(name)}")
+    return [spark(text) for text in (*fields, *(quote(name) for name, _ in ROW_ID), quote("_checkpoint"))]
 
 
 def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:
@@ -81,20 +81,22 @@ def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[G
     """
     session = warehouse.session
     below, newer = warehouse.rows_of(schema, groups[:1]), warehouse.rows_of(schema, groups[1:])
-    mark = f"xxhash64({', '.join(spark(quoted(k.name)) for k in schema.keys)}) AS _mark"
+    mark = f"xxhash64({', '.join(spark(quote(k.name)) for k in schema.keys)}) AS _mark"
     touched, marked = F.broadcast(newer.selectExpr(mark)), below.selectExpr("*", mark)
     alone = marked.join(touched, "_mark", "left_anti").select(*below.columns)
     beneath = marked.join(touched, "_mark", "left_semi").select(*below.columns)
     single = session.sql(single_sql(schema, "{rows}", now, dialect=SPARK), rows=alone)
-    return single.unionAll(finished(session, newer.unionAll(beneath), schema, now))
+    return single.unionAll(finish_rows(session, newer.unionAll(beneath), schema, now))
 
 
-def compacted(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool) -> DataFrame:
+def compact_rows(
+    session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now, *, deepest: bool
+) -> DataFrame:
     """Returns the rows that a compaction writes."""
     return session.sql(compacted_sql(schema, "{rows}", now, deepest=deepest, dialect=SPARK), rows=rows)
 
 
-def finished(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
+def finish_rows(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:
     """Merges stored rows to one row per key: key columns, state fields, `_changed`."""
     return session.sql(resolving_sql(schema, "{rows}", now, dialect=SPARK), rows=rows)
 

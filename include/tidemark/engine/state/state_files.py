@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.write.parquet_writer import ArrowSystem, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.kinds.base.sql import quoted, spark
+from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
@@ -80,7 +80,7 @@ class SparkWarehouse:
             table = group.segment.path if schema.layout(group.segment.path) is not None else ""
             paths.setdefault(table, []).extend(f"{group.segment.path}/{f.path}" for f in group.files)
         if not any(paths.values()):
-            columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in run_columns(schema))
+            columns = ", ".join(f"{quote(name)} {sql}" for name, sql in run_columns(schema))
             return self.session.createDataFrame([], spark(columns))
         return reduce(DataFrame.unionAll, (self.files(schema, found, table) for table, found in paths.items() if found))
 
@@ -92,9 +92,9 @@ class SparkWarehouse:
             paths: paths of the files, relative to the warehouse.
             table: the table of the files, as a segment names it; without it the files have the columns of the schema.
         """
-        columns = ", ".join(f"{quoted(name)} {sql}" for name, sql in table_columns(schema, table))
+        columns = ", ".join(f"{quote(name)} {sql}" for name, sql in table_columns(schema, table))
         rows = self.session.read.schema(spark(columns)).parquet(*(f"{self.root}/{path}" for path in paths))
         if schema.layout(table) is None:
-            return rows.selectExpr(*(spark(quoted(name)) for name in stored_columns(schema)))
+            return rows.selectExpr(*(spark(quote(name)) for name in stored_columns(schema)))
         mapped: DataFrame = self.session.sql(mapped_sql(schema, table, "{rows}", SPARK), rows=rows)
         return mapped

@@ -126,7 +126,7 @@ def record_id(plan: "CheckpointPlan", row: Mapping[str, object]) -> str:
     return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}"
 
 
-def refused(message: Message, topic: str, why: str, safe: str) -> RecordRefusedError:
+def record_refused(message: Message, topic: str, why: str, safe: str) -> RecordRefusedError:
     """Returns the error for a record that Kafka refuses; it names the record and its size, never its content.
 
     Args:

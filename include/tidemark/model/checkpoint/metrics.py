@@ -36,7 +36,7 @@ class CheckpointCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Punctuality:
+class DeadlineStatus:
     """The state of a pipeline against its deadline.
 
     Attributes:
@@ -84,7 +84,7 @@ class Standing:
         restored_ms: when the newest restore was made.
         failures_in_row: failures since then that count.
         layers: most live runs, and deepest level, of any operator; `NONE` if their tables cannot be read.
-        punctuality: age and deadline.
+        deadline: age and deadline.
     """
 
     pipeline: str
@@ -94,7 +94,7 @@ class Standing:
     restored_ms: int | None
     failures_in_row: int
     layers: tuple[int, int]
-    punctuality: Punctuality
+    deadline: DeadlineStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,15 +236,15 @@ METRICS: Mapping[str, Metric] = {
     "lastCheckpointAge": Metric(
         unit="ms",
         meaning="since the newest checkpoint was sealed, or a restore began its timeline",
-        of=lambda s: _or_none(s.punctuality.age_ms),
+        of=lambda s: _or_none(s.deadline.age_ms),
     ),
     "checkpointDeadline": Metric(
         unit="ms",
         meaning="longest time without a completed checkpoint that is set; -1 = none",
-        of=lambda s: _or_none(s.punctuality.deadline_ms),
+        of=lambda s: _or_none(s.deadline.deadline_ms),
     ),
     "checkpointLate": Metric(
-        unit="0 or 1", meaning="whether that is exceeded; 0 while stopped", of=lambda s: int(s.punctuality.is_late)
+        unit="0 or 1", meaning="whether that is exceeded; 0 while stopped", of=lambda s: int(s.deadline.is_late)
     ),
 }
 """Every gauge by name, in the order of reports. `docs/how-to/monitor.md` has the same table."""

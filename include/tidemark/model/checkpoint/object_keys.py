@@ -128,7 +128,7 @@ def tombstone_key(kind: str, name: str, number: int) -> str:
     return f"tombstones/{kind}s/{name}/{number:06d}.json"
 
 
-def fate_key(timeline: str, number: int) -> str:
+def promotion_claim_key(timeline: str, number: int) -> str:
     """Returns the key of a claim: the announcement of a timeline's promote or end."""
     return f"fates/{timeline}/{number:06d}.json"
 

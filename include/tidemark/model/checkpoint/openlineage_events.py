@@ -162,7 +162,7 @@ class Attempted:
                 yield self.naming.topic(sink.topic)
 
 
-def attempted(found: Checkpoint, naming: Naming) -> Attempted:
+def attempt_of(found: Checkpoint, naming: Naming) -> Attempted:
     """Returns the attempt that produced a completed checkpoint."""
     return Attempted(plan=found.plan, attempt=found.sealed.attempt, naming=naming)
 

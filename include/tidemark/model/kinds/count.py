@@ -8,8 +8,8 @@ from tidemark.model.core.ttl import Ttl, as_ttl
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
-from tidemark.model.kinds.base.python import OfKey, Placed, summed
-from tidemark.model.kinds.base.sql import filtered, merged_count, quoted
+from tidemark.model.kinds.base.python import OfKey, Placed, sum_exact
+from tidemark.model.kinds.base.sql import filter_sql, merged_count, quote
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -48,15 +48,15 @@ class Count(FoldKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
-        yield field.name, f"coalesce({quoted(field.name)}, 0)"
+        yield field.name, f"coalesce({quote(field.name)}, 0)"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        return [f"count(1){filtered(only)}"]
+        return [f"count(1){filter_sql(only)}"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
-        return [merged_count(quoted(field.name))]
+        return [merged_count(quote(field.name))]
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
@@ -64,7 +64,7 @@ class Count(FoldKind):
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        return summed(field, _INT, of.key, values)
+        return sum_exact(field, _INT, of.key, values)
 
 
 @overload

@@ -7,8 +7,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit, over_field
 from tidemark.model.kinds.base.extremes import checked_scalar
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
-from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, known
-from tidemark.model.kinds.base.sql import bounded, bounded_in_run, expired, filtered, quoted, record_path
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, not_null
+from tidemark.model.kinds.base.sql import bounded_in_run, bounded_sql, expired_sql, filter_sql, quote, record_path
 from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -39,41 +39,41 @@ class Distinct(FoldKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
-        yield field.name, f"list_sort(list_distinct({DUCKDB.or_empty(quoted(field.name))}))"
+        yield field.name, f"list_sort(list_distinct({DUCKDB.or_empty(quote(field.name))}))"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        return [f"array_sort(collect_set({record_path(field.source)}){filtered(only)})"]
+        return [f"array_sort(collect_set({record_path(field.source)}){filter_sql(only)})"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
-        column = quoted(field.name)
-        held = f"array_agg({column}){filtered(f'{column} IS NOT NULL')}"
+        column = quote(field.name)
+        held = f"array_agg({column}){filter_sql(f'{column} IS NOT NULL')}"
         return [f"array_sort(array_distinct(flatten({held})))"]
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
-        return bounded(field, dialect.or_empty(quoted(field.name)), keys)
+        return bounded_sql(field, dialect.or_empty(quote(field.name)), keys)
 
     def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
         """See `FoldKind`."""
-        hidden = expired('"_last_at"', field, now)
+        hidden = expired_sql('"_last_at"', field, now)
         otherwise = "" if hidden is None else f"WHEN {hidden} THEN array()"
-        return {field.name: bounded_in_run(field, quoted(field.name), otherwise, keys)}
+        return {field.name: bounded_in_run(field, quote(field.name), otherwise, keys)}
 
     def adds(self, field: StoredField) -> str:
         """See `FoldKind`."""
-        return f"coalesce(cardinality({quoted(field.name)}), 0) > 0"
+        return f"coalesce(cardinality({quote(field.name)}), 0) > 0"
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
-        found = sorted(set(known(r.at(field.source) for _, r in placed)))
+        found = sorted(set(not_null(r.at(field.source) for _, r in placed)))
         hidden = len(found) > field.limit and is_expired(field, max(at for at, _ in placed), of.now)
         return [[] if hidden else bounded_values(field, of.key, found)]
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        return sorted({v for held in known(values) for v in held})
+        return sorted({v for held in not_null(values) for v in held})
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""

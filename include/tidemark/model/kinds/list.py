@@ -9,15 +9,15 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
 from tidemark.model.kinds.base.elements import list_column, stored_elements
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, Time
-from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, known, live_values
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, live_values, not_null
 from tidemark.model.kinds.base.sql import (
-    bounded,
     bounded_in_run,
-    filtered,
+    bounded_sql,
+    filter_sql,
     is_filled,
     list_values,
     live_elements,
-    quoted,
+    quote,
     record_path,
 )
 from tidemark.model.kinds.list_of_values import ProcessList
@@ -61,20 +61,20 @@ class FoldedList(FoldKind):
         value = record_path(field.source)
         place = "'topic', \"topic\", 'partition', \"partition\", 'offset', \"offset\"" + _NUMBER * emitted
         placed = f"named_struct({place}, 'held', named_struct('at', \"_at\", 'value', {value}))"
-        collected = f"collect_list({placed}){filtered(only, f'{value} IS NOT NULL')}"
+        collected = f"collect_list({placed}){filter_sql(only, f'{value} IS NOT NULL')}"
         return [f"transform(array_sort({collected}), r -> r.held)"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> builtins.list[str]:
         """See `FoldKind`: in the order of checkpoints."""
-        column = quoted(field.name)
-        placed = dialect.struct([("placed", quoted("_changed")), ("held", column)])
-        collected = f"array_sort(array_agg({placed}){filtered(f'{column} IS NOT NULL')})"
+        column = quote(field.name)
+        placed = dialect.struct([("placed", quote("_changed")), ("held", column)])
+        collected = f"array_sort(array_agg({placed}){filter_sql(f'{column} IS NOT NULL')})"
         held = dialect.transform(collected, "r", 'r."held"')
         return [f"flatten({held})"]
 
     def finish(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: Time) -> str:
         """See `FoldKind`."""
-        return bounded(field, list_values(field, dialect, now), keys)
+        return bounded_sql(field, list_values(field, dialect, now), keys)
 
     def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
         """See `FoldKind`."""
@@ -84,7 +84,7 @@ class FoldedList(FoldKind):
 
     def adds(self, field: StoredField) -> str:
         """See `FoldKind`."""
-        return f"coalesce(cardinality({quoted(field.name)}), 0) > 0"
+        return f"coalesce(cardinality({quote(field.name)}), 0) > 0"
 
     def is_present(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> str:
         """See `FoldKind`."""
@@ -106,7 +106,7 @@ class FoldedList(FoldKind):
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        return [v for held in known(values) for v in held]
+        return [v for held in not_null(values) for v in held]
 
     def read(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""

@@ -9,7 +9,7 @@ from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit
 from tidemark.model.kinds.base.kind import Accumulators, StateDescriptor, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
 
@@ -48,11 +48,11 @@ class Map(ProcessKind):
 
     def finish(self, field: StoredField, dialect: Dialect, now: Time) -> str:
         """See `ProcessKind`, over the gathered live entries."""
-        return f"map_from_entries({quoted(field.name)})"
+        return f"map_from_entries({quote(field.name)})"
 
     def is_present(self, field: StoredField, dialect: Dialect, now: Time) -> str:
         """See `ProcessKind`, over the gathered live entries."""
-        return f"cardinality({quoted(field.name)}) > 0"
+        return f"cardinality({quote(field.name)}) > 0"
 
     def read(self, field: StoredField, own: Row, entries: Iterable[Row], now: int | None) -> tuple[Any, bool]:
         """See `ProcessKind`."""

@@ -9,7 +9,7 @@ from tidemark.model.kinds.base.declaring import TimeToLive, named_field, over_fi
 from tidemark.model.kinds.base.kind import Input, StateDescriptor, record_field
 from tidemark.model.kinds.base.placed import PlacedValue
 from tidemark.model.kinds.base.python import comparable
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.schema.operator_schema import StoredField
 
 
@@ -40,7 +40,7 @@ class MaxBy(PlacedValue):
     def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         by = f"{field.name}__by"
-        yield f"{quoted(field.name)} IS NOT NULL AND {quoted(by)} IS NULL", f"{field.name} is known, and {by} is not"
+        yield f"{quote(field.name)} IS NOT NULL AND {quote(by)} IS NULL", f"{field.name} is known, and {by} is not"
 
     def picked(self, values: Sequence[Any]) -> Any:
         """See `PlacedValue`."""

@@ -6,13 +6,13 @@ from typing import Any
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, checked_number, sum_type
-from tidemark.model.kinds.base.python import OfKey, Placed, Row, known, summed
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, not_null, sum_exact
 from tidemark.model.kinds.base.sql import (
     as_double,
-    filtered,
+    filter_sql,
     merged_count,
     merged_sum,
-    quoted,
+    quote,
     record_path,
     summed_sql,
 )
@@ -50,28 +50,28 @@ class Mean(FoldKind):
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         (total, _), (count, _) = field.accumulators
-        yield total, quoted(total)
-        yield count, f"coalesce({quoted(count)}, 0)"
+        yield total, quote(total)
+        yield count, f"coalesce({quote(count)}, 0)"
 
     def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         (total, _), (count, _) = field.accumulators
-        condition = f"({quoted(total)} IS NULL) <> (coalesce({quoted(count)}, 0) <= 0)"
+        condition = f"({quote(total)} IS NULL) <> (coalesce({quote(count)}, 0) <= 0)"
         yield condition, f"{total} and {count} must both be known, or neither"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        value, where = record_path(field.source), filtered(only)
+        value, where = record_path(field.source), filter_sql(only)
         return [summed_sql(value, field.over, where), f"count({value}){where}"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
         (total, of), (count, _) = field.accumulators
-        return [merged_sum(field, quoted(total), of, keys, dialect), merged_count(quoted(count))]
+        return [merged_sum(field, quote(total), of, keys, dialect), merged_count(quote(count))]
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
-        total, count = (quoted(name) for name, _ in field.accumulators)
+        total, count = (quote(name) for name, _ in field.accumulators)
         return f"CASE WHEN {count} > 0 THEN {as_double(total, field.over)} / CAST({count} AS DOUBLE) END"
 
     def may_leave_64_bits(self, field: StoredField) -> bool:
@@ -80,12 +80,12 @@ class Mean(FoldKind):
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
-        values = known(r.at(field.source) for _, r in placed)
-        return [summed(field, field.accumulators[0][1], of.key, values), len(values)]
+        values = not_null(r.at(field.source) for _, r in placed)
+        return [sum_exact(field, field.accumulators[0][1], of.key, values), len(values)]
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        return summed(field, field.accumulators[n][1], of.key, values)
+        return sum_exact(field, field.accumulators[n][1], of.key, values)
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""

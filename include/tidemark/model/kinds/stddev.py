@@ -7,8 +7,8 @@ from typing import Any
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, checked_number
-from tidemark.model.kinds.base.python import OfKey, Placed, Row, known
-from tidemark.model.kinds.base.sql import as_double, filtered, quoted, record_path
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, not_null
+from tidemark.model.kinds.base.sql import as_double, filter_sql, quote, record_path
 from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -45,19 +45,19 @@ class StandardDeviation(FoldKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
-        pairs = [(member, quoted(f"{field.name}__{member}")) for member, _ in _MOMENTS]
+        pairs = [(member, quote(f"{field.name}__{member}")) for member, _ in _MOMENTS]
         yield field.name, f"CASE WHEN {pairs[0][1]} > 0 THEN {DUCKDB.struct(pairs)} END"
 
     def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         count, mean, m2 = (f"{field.name}__{member}" for member, _ in _MOMENTS)
-        is_none = f"(coalesce({quoted(count)}, 0) <= 0)"
-        condition = f"({quoted(mean)} IS NULL) <> {is_none} OR ({quoted(m2)} IS NULL) <> {is_none} OR {quoted(m2)} < 0"
+        is_none = f"(coalesce({quote(count)}, 0) <= 0)"
+        condition = f"({quote(mean)} IS NULL) <> {is_none} OR ({quote(m2)} IS NULL) <> {is_none} OR {quote(m2)} < 0"
         yield condition, f"{count}, {mean} and {m2} must all be known, or none; {m2} is not negative"
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        path, where = record_path(field.source), filtered(only)
+        path, where = record_path(field.source), filter_sql(only)
         value = f"CAST({path} AS DOUBLE)" if field.over.kind == "int" else as_double(path, field.over)
         count = f"count({value}){where}"
         m2 = f"var_pop({value}){where} * CAST({count} AS DOUBLE)"
@@ -67,19 +67,19 @@ class StandardDeviation(FoldKind):
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`: in the order of checkpoints, so that all engines round alike."""
-        column = quoted(field.name)
-        placed = dialect.struct([("placed", quoted("_changed")), ("held", column)])
-        collected = f"array_sort(array_agg({placed}){filtered(f'{column} IS NOT NULL')})"
+        column = quote(field.name)
+        placed = dialect.struct([("placed", quote("_changed")), ("held", column)])
+        collected = f"array_sort(array_agg({placed}){filter_sql(f'{column} IS NOT NULL')})"
         return [f'{dialect.reduce(collected, ("a", "b"), _merged_sql(dialect))}."held"']
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
-        count, m2, less = f'{quoted(field.name)}."count"', f'{quoted(field.name)}."m2"', _less(field)
+        count, m2, less = f'{quote(field.name)}."count"', f'{quote(field.name)}."m2"', _less(field)
         return f"CASE WHEN {count} > {less} THEN sqrt({m2} / CAST({count} - {less} AS DOUBLE)) END"
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
-        values = [float(v) for v in known(r.at(field.source) for _, r in placed)]
+        values = [float(v) for v in not_null(r.at(field.source) for _, r in placed)]
         if not values:
             return [None]
         mean = sum(values) / len(values)
@@ -88,7 +88,7 @@ class StandardDeviation(FoldKind):
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
         made = None
-        for held in known(values):
+        for held in not_null(values):
             made = held if made is None else _merged(made, held)
         return made
 

@@ -6,8 +6,8 @@ from typing import Any
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, over_field
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor, checked_number, sum_type
-from tidemark.model.kinds.base.python import OfKey, Placed, Row, summed
-from tidemark.model.kinds.base.sql import checked, filtered, merged_sum, quoted, record_path, summed_sql
+from tidemark.model.kinds.base.python import OfKey, Placed, Row, sum_exact
+from tidemark.model.kinds.base.sql import checked_sql, filter_sql, merged_sum, quote, record_path, summed_sql
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -37,20 +37,20 @@ class Sum(FoldKind):
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        return [summed_sql(record_path(field.source), field.over, filtered(only))]
+        return [summed_sql(record_path(field.source), field.over, filter_sql(only))]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
-        return [merged_sum(field, quoted(field.name), field.accumulators[0][1], keys, dialect)]
+        return [merged_sum(field, quote(field.name), field.accumulators[0][1], keys, dialect)]
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
-        column, of = quoted(field.name), field.type
+        column, of = quote(field.name), field.type
         if field.over.kind != "decimal" or of.digits == 38:
             return column
         bound = f"CAST(1{'0' * (of.digits - of.scale)} AS DECIMAL(38,0))"
         fits = f"{column} > -{bound} AND {column} < {bound}"
-        return checked(column, fits, f"CAST({column} AS {of.sql})", field.name, keys)
+        return checked_sql(column, fits, f"CAST({column} AS {of.sql})", field.name, keys)
 
     def may_leave_64_bits(self, field: StoredField) -> bool:
         """See `FoldKind`."""
@@ -62,11 +62,13 @@ class Sum(FoldKind):
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        return summed(field, field.accumulators[0][1], of.key, values)
+        return sum_exact(field, field.accumulators[0][1], of.key, values)
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""
-        return summed(field, field.type, of.key, [row[field.name]]) if field.over.kind == "decimal" else row[field.name]
+        return (
+            sum_exact(field, field.type, of.key, [row[field.name]]) if field.over.kind == "decimal" else row[field.name]
+        )
 
 
 def sum(source: str, *, ttl: TimeToLive = None, was: str = "") -> Any:  # noqa: A001

@@ -10,7 +10,7 @@ from tidemark.model.kinds.base.declaring import TimeToLive
 from tidemark.model.kinds.base.kind import Accumulators, StateDescriptor, Time
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.kinds.base.python import Row, is_expired
-from tidemark.model.kinds.base.sql import expired, quoted
+from tidemark.model.kinds.base.sql import expired_sql, quote
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
 
@@ -48,24 +48,24 @@ class Value(ProcessKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
-        yield field.name, quoted(field.name)
-        yield _at(field), f"CASE WHEN {quoted(field.name)} IS NOT NULL THEN {at_ms} END"
+        yield field.name, quote(field.name)
+        yield _at(field), f"CASE WHEN {quote(field.name)} IS NOT NULL THEN {at_ms} END"
 
     def finish(self, field: StoredField, dialect: Dialect, now: Time) -> str:
         """See `ProcessKind`."""
-        hidden = expired(quoted(_at(field)), field, now)
-        return quoted(field.name) if hidden is None else f"CASE WHEN {hidden} THEN NULL ELSE {quoted(field.name)} END"
+        hidden = expired_sql(quote(_at(field)), field, now)
+        return quote(field.name) if hidden is None else f"CASE WHEN {hidden} THEN NULL ELSE {quote(field.name)} END"
 
     def is_present(self, field: StoredField, dialect: Dialect, now: Time) -> str:
         """See `ProcessKind`."""
-        at = quoted(_at(field))
-        hidden = expired(at, field, now)
+        at = quote(_at(field))
+        hidden = expired_sql(at, field, now)
         return f"({at} IS NOT NULL{'' if hidden is None else f' AND NOT ({hidden})'})"
 
     def swept(self, field: StoredField, dialect: Dialect, now: Time) -> dict[str, str]:
         """See `ProcessKind`."""
-        gone = expired(quoted(_at(field)), field, now)
-        return {name: f"CASE WHEN {gone} THEN NULL ELSE {quoted(name)} END" for name, _ in field.accumulators}
+        gone = expired_sql(quote(_at(field)), field, now)
+        return {name: f"CASE WHEN {gone} THEN NULL ELSE {quote(name)} END" for name, _ in field.accumulators}
 
     def read(self, field: StoredField, own: Row, entries: Iterable[Row], now: int | None) -> tuple[Any, bool]:
         """See `ProcessKind`."""

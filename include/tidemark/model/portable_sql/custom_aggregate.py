@@ -14,8 +14,8 @@ from typing import Any
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import FieldType, field_type
-from tidemark.model.portable_sql.expressions import Typed, typed
-from tidemark.model.portable_sql.syntax import NotPortable, names_in, parsed
+from tidemark.model.portable_sql.expressions import Typed, type_expression
+from tidemark.model.portable_sql.syntax import NotPortable, names_in, parse
 
 MERGES = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
 """Aggregate functions of a partial, and the function that merges the results of each."""
@@ -79,7 +79,7 @@ def partial_sql(text: str, inputs: Mapping[str, FieldType], sql: Callable[[str],
     function, argument = call_of(text)
     if function == "count" and argument in ("*", "1"):
         return Typed(f"count(1){where}", _INT)
-    found = typed(parsed(argument), inputs, sql)
+    found = type_expression(parse(argument), inputs, sql)
     of = found.type
     if of is None or not of.is_ordered:
         raise NotPortable(f"{function} of {'NULL' if of is None else 'a ' + of.kind}")
@@ -103,7 +103,7 @@ def merge_sql(function: str, column: str, of: FieldType) -> str:
 
 def finish_sql(made: Aggregate, sql: Callable[[str], str]) -> Typed:
     """Returns the finish as an expression over merged accumulators, and its type."""
-    return typed(parsed(made.finish), dict(made.accumulators), sql)
+    return type_expression(parse(made.finish), dict(made.accumulators), sql)
 
 
 def declared_aggregate(
@@ -172,14 +172,14 @@ def checked_syntax(where: str, made: Aggregate) -> Aggregate:
         with _portable(f"{where}, accumulator {name}"):
             function, argument = call_of(partial)
             if (function, argument) not in (("count", "*"), ("count", "1")):
-                parsed(argument)
+                parse(argument)
             agrees = call_of(merge) == (MERGES[function], name)
         if not agrees:
             raise DeclarationError(
                 f"{where}: merge of {name} is {merge!r}", next=f"{function} is merged by {MERGES[function]}({name})."
             )
     with _portable(f"{where}, finish"):
-        unknown = names_in(parsed(made.finish)) - set(names)
+        unknown = names_in(parse(made.finish)) - set(names)
     if unknown:
         raise DeclarationError(
             f"{where}, finish: unknown accumulator {', '.join(sorted(unknown))}", next=f"there are {', '.join(names)}."
@@ -199,7 +199,7 @@ def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -
     inputs: dict[str, FieldType] = {}
     for text in made.partial:
         argument = call_of(text)[1]
-        for name in names_in(parsed(argument)) if argument != "*" else ():
+        for name in names_in(parse(argument)) if argument != "*" else ():
             found = record.at(name)
             if found is None:
                 raise DeclarationError(f"{where}: the record has no field {name!r}", next="name a field of the record.")
@@ -217,7 +217,7 @@ def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -
     return replace(made, inputs=tuple(sorted(inputs.items())))
 
 
-def substituted(text: str, names: Sequence[str], sql: Callable[[str], str]) -> str:
+def substitute_names(text: str, names: Sequence[str], sql: Callable[[str], str]) -> str:
     """Replaces names in a text of Spark SQL, except in literals and function names."""
 
     def put(found: re.Match[str]) -> str:

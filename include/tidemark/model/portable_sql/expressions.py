@@ -26,7 +26,7 @@ Names = Callable[[str], str]
 """The SQL of a name."""
 
 
-def typed(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
+def type_expression(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
     """Returns an expression in full, and its type.
 
     Args:
@@ -43,7 +43,7 @@ def typed(node: Node, types: Mapping[str, FieldType], sql: Names) -> Typed:
         return Typed(sql(node.text), types[node.text].with_null(True))
     if node.op == "literal":
         return _literal(node.text)
-    args = [typed(arg, types, sql) for arg in node.args]
+    args = [type_expression(arg, types, sql) for arg in node.args]
     _refuse_unguarded(node)
     return _TYPING[node.op](node, args)
 

@@ -40,7 +40,7 @@ class Node:
 
 
 @cache
-def parsed(text: str) -> Node:
+def parse(text: str) -> Node:
     """Parses a text into an expression.
 
     Raises:

@@ -157,7 +157,7 @@ class DeletionPlan:
         return tuple(f for f in self.free if f.is_due(self.now_ms, grace_ms))
 
 
-def grouped(
+def group_by_reason(
     keeping: Mapping[str, tuple[str, ...]], whys: Mapping[str, tuple[str, ...]], sizes: Mapping[str, int]
 ) -> tuple[KeptBytes, ...]:
     """Returns the files that each reason keeps.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FateRecord:
+class PromotionClaim:
     """`fates/<timeline>/<n>.json`: precedes the closing that it announces, so a promote, a restore and an end collide.
 
     Attributes:

@@ -68,7 +68,7 @@ class TableHistory:
         for version in sorted(set(versions)):
             if not self.oldest <= version <= self.newest:
                 log = f"its log ({self.oldest} to {self.newest}{self.ends and f': {self.ends}'})"
-                raise unknown(f"version {version} of {self.table} is not in {log}")
+                raise registry_error(f"version {version} of {self.table} is not in {log}")
             while following < len(self.files) and self.files[following].added <= version:
                 active.append(self.files[following])
                 following += 1
@@ -159,14 +159,14 @@ class SharedStateRegistry:
 def _within(segment: Segment, files: Sequence[TableFile]) -> list[TableFile]:
     found = [f for f in files if segment.after < f.checkpoint <= segment.through]
     if (len(found), sum(f.bytes for f in found)) != (segment.files, segment.bytes):
-        raise unknown(
+        raise registry_error(
             f"version {segment.version} of {segment.path} has {len(found)} files of {sum(f.bytes for f in found)} bytes"
             f" in ({segment.after}, {segment.through}]; the manifest names {segment.files} of {segment.bytes}"
         )
     return found
 
 
-def unknown(what: str) -> StoreError:
+def registry_error(what: str) -> StoreError:
     """Returns the error for a registry that cannot be computed."""
     return StoreError(
         f"the files in use are unknown: {what}",

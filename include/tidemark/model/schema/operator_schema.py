@@ -128,12 +128,12 @@ class StoredField:
         return state_kind(self.kind)
 
     @property
-    def folded(self) -> "FoldKind":
+    def fold_kind(self) -> "FoldKind":
         """The kind of a field of a fold; raises as `state_kind`."""
         return fold_kind(self.kind)
 
     @property
-    def kept(self) -> "ProcessKind":
+    def process_kind(self) -> "ProcessKind":
         """The kind of a field of a process; raises as `state_kind`."""
         return process_kind(self.kind)
 

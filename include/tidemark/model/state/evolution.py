@@ -1,8 +1,8 @@
 """Evolution of stored schemas: the changes of a declaration that the existing state allows.
 
-`compared` says what carries over and what does not fit; `evolved` returns the stored schema of the next checkpoint,
-including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.resolve`), and a
-later compaction writes them in the new columns.
+`compare_schemas` says what carries over and what does not fit; `evolve_schema` returns the stored schema of the next
+checkpoint, including how to read the tables of earlier ones. Nothing is rewritten: readers map rows (`sql.resolve`),
+and a later compaction writes them in the new columns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Evolution:
     misfits: tuple[Misfit, ...]
 
 
-def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
+def compare_schemas(old: OperatorSchema, new: OperatorSchema) -> Evolution:
     """Compares a new declaration with stored state.
 
     Args:
@@ -73,7 +73,7 @@ def compared(old: OperatorSchema, new: OperatorSchema) -> Evolution:
     return Evolution(carried=carried, misfits=tuple(misfits))
 
 
-def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
+def evolve_schema(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
     """Returns the stored schema of the next checkpoint, as in its manifest.
 
     Args:
@@ -81,7 +81,7 @@ def evolved(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) ->
         new: the declared schema, which fits.
         folders: folders of the tables in the state's handle.
     """
-    carried = compared(old, new).carried
+    carried = compare_schemas(old, new).carried
     known = {layout.folder: layout for layout in old.older}
     if not _has_columns_of(old, new, carried):
         own = {f.name: f for f in old.fields}
@@ -147,7 +147,7 @@ def plain(schema: OperatorSchema) -> OperatorSchema:
 
 def shares_tables(old: OperatorSchema, new: OperatorSchema) -> bool:
     """Whether rows of a new schema may go to the tables of the old one: the columns and fields are the same."""
-    return old.uid == new.uid and _has_columns_of(old, new, compared(old, new).carried)
+    return old.uid == new.uid and _has_columns_of(old, new, compare_schemas(old, new).carried)
 
 
 def widens(old: FieldType, new: FieldType) -> bool:

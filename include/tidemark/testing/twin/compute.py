@@ -19,17 +19,17 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import limited, overflows_of
+from tidemark.model.kinds.base.sql import limited_schema, overflows_of
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
 from tidemark.processing.broadcasts import broadcast_records, too_large
 from tidemark.testing.twin.entries import state_rows
-from tidemark.testing.twin.fold import Decoded, Deleted, Key, folded, key_of
+from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
 from tidemark.testing.twin.log import MemoryLog
-from tidemark.testing.twin.merge import resolved
-from tidemark.testing.twin.process import Processed, Task, chained_letters, processed
+from tidemark.testing.twin.merge import resolve_rows
+from tidemark.testing.twin.process import Processed, Task, chained_letters, run_process
 from tidemark.testing.twin.tables import MemoryTables
 
 # Decodes the records of one input as they are read, and separates good ones from dead letters.
@@ -123,12 +123,12 @@ def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[
     Raises:
         StateOverflowError: a field is over its limit; the message names the field and the key.
     """
-    found = limited(schema)
+    found = limited_schema(schema)
     if found is None:
         return
     names = [k.name for k in schema.keys]
     touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
-    resolved(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
+    resolve_rows(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
 
 
 def _adds(schema: OperatorSchema, row: Row) -> bool:
@@ -142,7 +142,7 @@ def deletes(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
     return [d for letter in intake.letters if isinstance(d := _judged(letter, schema), Deleted)]
 
 
-def refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
+def list_refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
     """Returns the records of an input that could not be decoded and are not deletes for the operator."""
     return [x for letter in intake.letters if isinstance(x := _judged(letter, schema), MemoryDeadLetter)]
 
@@ -192,10 +192,10 @@ class MemoryBroadcastStates:
     def _state(self, uid: str) -> dict[Key, dict[str, Any]]:
         rows = state_rows(self.tables, self.plan.schemas[uid], self.plan.handles[uid])
         rows += [row for path in self.runs.get(uid, ()) for row in self.tables.files[path]]
-        return resolved(self.plan.schemas[uid], rows, self.now)
+        return resolve_rows(self.plan.schemas[uid], rows, self.now)
 
 
-def copied(
+def copy_tables(
     tables: MemoryTables, pipeline: Pipeline, plan: CheckpointPlan, foreign: ForeignTables
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns, for each uid of `plan.copies`, the run that replaces its state by the planned version."""
@@ -203,12 +203,12 @@ def copied(
     for uid in plan.copies:
         at = TableVersion(id=plan.broadcast_ids[uid], version=plan.broadcast_versions[uid])
         schema = plan.schemas[uid]
-        before = resolved(schema, state_rows(tables, schema, plan.handles[uid]), Now())
+        before = resolve_rows(schema, state_rows(tables, schema, plan.handles[uid]), Now())
         found[uid] = copied_rows(plan, uid, foreign.rows(pipeline.tables[uid], at), before)
     return found
 
 
-Judge = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
+GateFunction = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
 """Replaces the gate, which needs Great Expectations and Spark."""
 
 
@@ -233,7 +233,7 @@ class MemoryCompute:
     pipeline: Pipeline
     log: MemoryLog
     tables: MemoryTables
-    judge: Judge = _passes
+    judge: GateFunction = _passes
     foreign: ForeignTables | None = None
     parallelism: int = 1
     blocked: Blocked = none_blocked
@@ -243,7 +243,7 @@ class MemoryCompute:
         self._refuse_lost(plan)
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
-            copies = copied(self.tables, self.pipeline, plan, self.foreign)
+            copies = copy_tables(self.tables, self.pipeline, plan, self.foreign)
         inputs = {name: MemoryInput(self.pipeline, plan, name) for name in self.pipeline.inputs}
         for name, intake in inputs.items():
             for tp, within in plan.ranges_of(name).items():
@@ -254,7 +254,7 @@ class MemoryCompute:
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
         """Returns the state of an operator at a checkpoint: finished values per key. It reads every file."""
         schema = checkpoint.plan.schemas[uid]
-        return resolved(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
+        return resolve_rows(schema, state_rows(self.tables, schema, checkpoint.handles[uid]), checkpoint.now)
 
     def refuse_recreated(self, plan: CheckpointPlan) -> None:
         """Compares the ids of all topics from which records were read.
@@ -339,7 +339,7 @@ class MemoryBatch:
                 broadcast=self._broadcast.values() if operator.takes_broadcast else {},
                 parallelism=self._compute.parallelism,
             )
-            done = processed(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
+            done = run_process(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
             self.counts[uid] = self.counts[uid].after(
                 failed=len(done.failed), emitted=len(done.emitted), operator_state=done.operator_state
@@ -410,13 +410,13 @@ class MemoryBatch:
             if not self._drops(uid, key, r):
                 (self._unkeyed if None in key else self._applied)[uid].append(r)
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
-        letters = len(refused(self._inputs[uid], schema)) if uid in self._inputs else 0
+        letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
         self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
 
     def _fold(self, uid: str) -> list[dict[str, Any]]:
         schema, plan, now = self._plan.schemas[uid], self._plan, self._now
         records: list[Decoded | Deleted] = [*self._applied[uid], *self._deleted.get(uid, ())]
-        run = folded(schema, records, plan, now)
+        run = fold(schema, records, plan, now)
         refuse_overflow(schema, run, state_rows(self._compute.tables, schema, plan.handles[uid]), now)
         return run
 
@@ -425,7 +425,7 @@ class MemoryBatch:
         if uid not in self._inputs:
             return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
         intake = self._inputs[uid]
-        letters = refused(intake, schema)
+        letters = list_refused(intake, schema)
         for (topic, partition, offset, _), why in failed.items():
             record = intake.raw[topic, partition, offset]
             letters.append(MemoryDeadLetter(tp=TopicPartition(topic, partition), record=record, reason=why))

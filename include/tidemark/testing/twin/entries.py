@@ -80,7 +80,7 @@ def _stands(row: Row, cleared: int) -> bool:
 
 def _live(f: StoredField, own: Row, mine: Iterable[Row], at: int | None) -> tuple[Any, bool]:
     """Returns a field's value for a reader, and whether it has one."""
-    return f.kept.read(f, own, [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"], at)
+    return f.process_kind.read(f, own, [r for r in mine if _entry_of(r) == f.name and r["_kind"] != "tombstone"], at)
 
 
 def _sweeps(f: StoredField) -> bool:
@@ -96,12 +96,12 @@ def _swept(schema: OperatorSchema, row: Row, at: int | None) -> dict[str, Any]:
     made = dict(row)
     for f in schema.fields:
         if _entry_of(row) is None and _sweeps(f):
-            made |= f.kept.dropped(f, row, at)
+            made |= f.process_kind.dropped(f, row, at)
     return made
 
 
 def _holds(schema: OperatorSchema, row: Row) -> bool:
-    return any(f.kept.holds(f, row) for f in schema.fields)
+    return any(f.process_kind.holds(f, row) for f in schema.fields)
 
 
 def state_rows(tables: MemoryTables, schema: OperatorSchema, handle: StateHandle) -> list[Row]:
@@ -112,11 +112,11 @@ def state_rows(tables: MemoryTables, schema: OperatorSchema, handle: StateHandle
     """
     found: list[Row] = []
     for segment in handle:
-        found.extend(mapped(schema, segment.path, tables.rows(StateHandle((segment,)))))
+        found.extend(map_rows(schema, segment.path, tables.rows(StateHandle((segment,)))))
     return found
 
 
-def mapped(schema: OperatorSchema, table: str, rows: Iterable[Row]) -> Iterator[Row]:
+def map_rows(schema: OperatorSchema, table: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Yields a table's rows as rows of the schema."""
     layout = schema.layout(table)
     return iter(rows) if layout is None else (_mapped(schema, layout, r) for r in rows if _counts(schema, layout, r))

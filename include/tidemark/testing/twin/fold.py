@@ -16,13 +16,13 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
 from tidemark.model.kinds.base.python import OfKey, Overflow
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group
 
 if TYPE_CHECKING:
-    from tidemark.readers.duckdb_session import Ask
+    from tidemark.readers.duckdb_session import QueryRunner
 
 
 # DuckDB evaluates SQL of the portable subset over records and accumulators in memory.
@@ -36,7 +36,7 @@ def partials(field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[A
     refuse_without_spark(field, DUCKDB)
     assert field.aggregate is not None  # noqa: S101  (for the type checker)
     inputs = dict(field.aggregate.inputs)
-    made = [partial_sql(text, inputs, quoted).sql for text in field.aggregate.partial]
+    made = [partial_sql(text, inputs, quote).sql for text in field.aggregate.partial]
     # A column that always exists, for a partial that only counts and names no column.
     columns = [*((path, of.sql) for path, of in inputs.items()), ("_row", "BIGINT")]
     rows = [{**r, "_row": n} for n, r in enumerate(records)]
@@ -45,7 +45,7 @@ def partials(field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[A
     return [_plain(value, of) for value, of in zip(found.values(), types, strict=True)]
 
 
-def finished(field: StoredField, row: Mapping[str, Any]) -> Any:
+def finish(field: StoredField, row: Mapping[str, Any]) -> Any:
     """Returns the finished value of a custom aggregate over a merged row.
 
     Raises:
@@ -82,12 +82,12 @@ def _plain(value: Any, of: FieldType) -> Any:
 
 
 @cache
-def _session() -> "Ask":
-    from tidemark.readers.duckdb_session import asking
+def _session() -> "QueryRunner":
+    from tidemark.readers.duckdb_session import open_query_runner
 
     kept = ExitStack()
     atexit.register(kept.close)
-    return kept.enter_context(asking())
+    return kept.enter_context(open_query_runner())
 
 
 Key = tuple[Any, ...]
@@ -138,7 +138,7 @@ class Deleted:
     key: Key
 
 
-def folded(
+def fold(
     schema: OperatorSchema, records: Iterable[Decoded | Deleted], plan: CheckpointPlan, now: Now
 ) -> list[dict[str, Any]]:
     """Returns the run of a batch, sorted by (key group, key): per key a row of operands, or the rows after a delete.
@@ -180,7 +180,7 @@ def _row(
     for f in schema.fields:
         began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
         counted = [(at, r) for at, r in placed if at >= began]
-        row |= zip((name for name, _ in f.accumulators), f.folded.fold(f, of_key(key, now), counted), strict=True)
+        row |= zip((name for name, _ in f.accumulators), f.fold_kind.fold(f, of_key(key, now), counted), strict=True)
         if f.is_cut:
             row[f"{f.name}__cut"] = began > times[0]
     row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
@@ -220,7 +220,7 @@ class _Portable:
     def finished(self, field: StoredField, row: Mapping[str, Any]) -> Any:
         pass
 
-        return finished(field, row)
+        return finish(field, row)
 
 
 def of_key(key: Key, now: int | None) -> OfKey:

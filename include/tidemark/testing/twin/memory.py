@@ -12,7 +12,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 from tidemark.errors import BrokerError, DataLostError, NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
-from tidemark.model.checkpoint.messages import Message, refused
+from tidemark.model.checkpoint.messages import Message, record_refused
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
 from tidemark.processing.broadcasts import checked_rows
@@ -224,7 +224,7 @@ class MemorySender:
                     next="run the pipeline again: it sends all records again, with the same ids.",
                 )
             if topic in self.largest and message.size > self.largest[topic]:
-                raise refused(message, topic, "Broker: Message size too large", _SAFE)
+                raise record_refused(message, topic, "Broker: Message size too large", _SAFE)
             if self.accepts is not None:
                 self.accepts -= 1
             there.append(message)

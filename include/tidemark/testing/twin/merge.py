@@ -11,7 +11,7 @@ from tidemark.testing.twin.fold import Key, of_key
 Row = Mapping[str, Any]
 
 
-def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
+def compact_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> list[dict[str, Any]]:
     """Returns one row of merged accumulators per key; on the deepest level, only values that have not expired."""
     if schema.kind == "process":
         return compacted_entries(schema, rows, now, deepest=deepest)
@@ -21,12 +21,12 @@ def compacted(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest:
         if not deepest:
             found.append(row)
         elif row["_kind"] != "tombstone" and any(not _sweeps(f) or _is_present(f, row, at) for f in schema.fields):
-            swept = {name: v for f in schema.fields if _sweeps(f) for name, v in f.folded.swept(f, at, row).items()}
+            swept = {name: v for f in schema.fields if _sweeps(f) for name, v in f.fold_kind.swept(f, at, row).items()}
             found.append(row | swept | {"_kind": "value"})
     return found
 
 
-def resolved(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
+def resolve_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key, dict[str, Any]]:
     """Returns finished values per live key: key columns, state fields, `_changed`."""
     if schema.kind == "process":
         return resolved_entries(schema, rows, now)
@@ -36,7 +36,7 @@ def resolved(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[Key,
         row = _merged(schema, key, mine)
         if row["_kind"] == "tombstone" or not any(_is_present(f, row, at) for f in schema.fields):
             continue
-        values = {f.name: f.folded.read(f, of_key(key, at), row) for f in schema.fields}
+        values = {f.name: f.fold_kind.read(f, of_key(key, at), row) for f in schema.fields}
         found[key] = {**dict(zip((k.name for k in schema.keys), key, strict=True)), **values}
         found[key]["_changed"] = row["_changed"]
     return found
@@ -56,7 +56,7 @@ def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, 
     for f in schema.fields:
         start = _last_cut(f, rows)
         for n, (name, _) in enumerate(f.accumulators):
-            made[name] = f.folded.merge(f, of_key(key, None), n, [row[name] for row in rows[start or 0 :]])
+            made[name] = f.fold_kind.merge(f, of_key(key, None), n, [row[name] for row in rows[start or 0 :]])
         if f.is_cut:
             made[f"{f.name}__cut"] = start is not None
     live = [row for row in rows if row["_kind"] != "tombstone"]
@@ -86,7 +86,7 @@ def _began(row: Row) -> int:
 
 
 def _is_present(f: StoredField, row: Row, at: int | None) -> bool:
-    return not f.folded.is_hidden(f, at, row)
+    return not f.fold_kind.is_hidden(f, at, row)
 
 
 def _sweeps(f: StoredField) -> bool:

@@ -12,7 +12,7 @@ from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
-from tidemark.processing.process_records import Emitted, Output, Placed
+from tidemark.processing.process_records import Emitted, Output, PositionedRecord
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
@@ -64,7 +64,7 @@ class Processed:
     operator_state: OperatorState | None = None
 
 
-def processed(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
+def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
     """Runs the function, key after key.
 
     Args:
@@ -134,8 +134,8 @@ def _order(operator: Process) -> Any:
     return attrgetter("position")
 
 
-def _placed(r: Decoded, at: int, record: Any) -> Placed:
-    return Placed(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
+def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
+    return PositionedRecord(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
 
 
 def _names(operator: Process) -> Sequence[str]:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.kind_bench import MONEY, KindCase
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import DeclarationError
-from tidemark.model.state.evolution import compared
+from tidemark.model.state.evolution import compare_schemas
 from tidemark.sql.initial_state import given_columns
 from tidemark.testing import BARRIER, Script, replay
 from tidemark.testing.twin.fold import Decoded
@@ -101,5 +101,5 @@ def test_both_fields_are_inputs_and_the_rank_is_given_with_the_value() -> None:
 
 def test_another_field_to_rank_by_is_refused_by_name() -> None:
     other = KindCase(state.min_by("text", by="n"), str | None, len)
-    (misfit,) = compared(CASES[0].schema, other.schema).misfits
+    (misfit,) = compare_schemas(CASES[0].schema, other.schema).misfits
     assert misfit.what == "min_by('text') with rank='BIGINT or null' became min_by('text') with n='BIGINT or null'"

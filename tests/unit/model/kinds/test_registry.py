@@ -24,7 +24,7 @@ from tidemark.model.kinds import registry
 from tidemark.model.kinds.base.kind import FoldKind
 from tidemark.model.kinds.base.process_kind import ProcessKind
 from tidemark.model.schema.operator_schema import KNOWN, OperatorSchema, state_kind
-from tidemark.readers.duckdb_session import Ask, asking
+from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 FUNCTIONS = sorted(name for name in vars(registry) if name[0] != "_")
@@ -41,13 +41,13 @@ def cases_of(name: str) -> Sequence[KindCase]:
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
-    with asking() as made:
+def ask() -> Iterator[QueryRunner]:
+    with open_query_runner() as made:
         yield made
 
 
 @pytest.mark.parametrize("name", FOLDS)
-def test_a_fold_is_one_pass_however_it_is_cut_and_compacted(name: str, ask: Ask) -> None:
+def test_a_fold_is_one_pass_however_it_is_cut_and_compacted(name: str, ask: QueryRunner) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     for number, case in enumerate([*cases_of(name)] * ROUNDS):
         chance = random.Random(f"{SEED} {name} {number}")
@@ -65,7 +65,7 @@ def test_a_fold_is_one_pass_however_it_is_cut_and_compacted(name: str, ask: Ask)
         cut.check(wanted)
 
 
-def test_a_list_has_all_values_in_the_order_of_checkpoints(ask: Ask) -> None:
+def test_a_list_has_all_values_in_the_order_of_checkpoints(ask: QueryRunner) -> None:
     chance = random.Random(SEED)
     records = random_records(chance, 40)
     case, batches = (

@@ -6,8 +6,8 @@ from typing import Any
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, Input, StateDescriptor
-from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, known, overflow, summed
-from tidemark.model.kinds.base.sql import checked, filtered, quoted, record_path
+from tidemark.model.kinds.base.python import OfKey, Overflow, Placed, Row, not_null, overflow, sum_exact
+from tidemark.model.kinds.base.sql import checked_sql, filter_sql, quote, record_path
 from tidemark.model.portable_sql.custom_aggregate import (
     Aggregate,
     bound,
@@ -15,7 +15,7 @@ from tidemark.model.portable_sql.custom_aggregate import (
     finish_sql,
     merge_sql,
     partial_sql,
-    substituted,
+    substitute_names,
 )
 from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
@@ -51,16 +51,16 @@ class Authored(FoldKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
-        yield from ((name, quoted(name)) for name, _ in field.accumulators)
+        yield from ((name, quote(name)) for name, _ in field.accumulators)
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        made, where = _texts(field), filtered(only)
+        made, where = _texts(field), filter_sql(only)
         if not made.spark_only:
             return [partial_sql(text, dict(made.inputs), record_path, where).sql for text in made.partial]
         names, types = [name for name, _ in made.inputs], (of.sql for _, of in made.accumulators)
         return [
-            f"CAST({substituted(text, names, record_path)}{where} AS {of})"
+            f"CAST({substitute_names(text, names, record_path)}{where} AS {of})"
             for text, of in zip(made.partial, types, strict=True)
         ]
 
@@ -75,7 +75,7 @@ class Authored(FoldKind):
         pairs = zip(made.merge, field.accumulators, strict=True)
         if made.spark_only:
             names = [name for name, _ in made.accumulators]
-            return [f"CAST({substituted(text, names, _column_of(field))} AS {of.sql})" for text, (_, of) in pairs]
+            return [f"CAST({substitute_names(text, names, _column_of(field))} AS {of.sql})" for text, (_, of) in pairs]
         return [_merged(text, column, of, field.name, keys) for text, (column, of) in pairs]
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
@@ -94,9 +94,9 @@ class Authored(FoldKind):
         """See `FoldKind`."""
         refuse_without_spark(field, DUCKDB)
         function, _ = call_of(_texts(field).merge[n])
-        there = known(values)
+        there = not_null(values)
         if function == "sum":
-            return summed(field, field.accumulators[n][1], of.key, there)
+            return sum_exact(field, field.accumulators[n][1], of.key, there)
         return _MERGED[function](there) if there else None
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
@@ -126,7 +126,7 @@ def finish_sql_of(field: StoredField, dialect: Dialect) -> str:
     refuse_without_spark(field, dialect)
     if made.spark_only:
         names = [name for name, _ in made.accumulators]
-        return f"CAST({substituted(made.finish, names, _column_of(field))} AS {field.type.sql})"
+        return f"CAST({substitute_names(made.finish, names, _column_of(field))} AS {field.type.sql})"
     return finish_sql(made, _column_of(field)).sql
 
 
@@ -136,14 +136,14 @@ def _texts(field: StoredField) -> Aggregate:
 
 
 def _column_of(field: StoredField) -> Callable[[str], str]:
-    return lambda name: quoted(f"{field.name}__{name}")
+    return lambda name: quote(f"{field.name}__{name}")
 
 
 def _merged(text: str, column: str, of: FieldType, name: str, keys: Sequence[KeyColumn]) -> str:
     function, _ = call_of(text)
-    merged = merge_sql(function, quoted(column), of)
+    merged = merge_sql(function, quote(column), of)
     if function != "sum" or of.kind != "int":
         return merged
     # A wide sum either fits a 64-bit integer or is an error.
     fits = f"{merged} IS NULL OR {merged} BETWEEN {_LEAST} AND {_GREATEST}"
-    return checked(merged, fits, f"CAST({merged} AS BIGINT)", name, keys)
+    return checked_sql(merged, fits, f"CAST({merged} AS BIGINT)", name, keys)

@@ -1,7 +1,7 @@
 """The stored form of lists, in folds and processes: each element with the time at which it was added."""
 
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import quoted
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.operator_schema import StoredField
 
@@ -19,4 +19,4 @@ def list_column(over: FieldType) -> FieldType:
 def stored_elements(field: StoredField, at_ms: int) -> str:
     """Returns the expression for the stored elements of an imported list, added at `at_ms`."""
     element = DUCKDB.struct([("at", str(at_ms)), ("value", "e")])
-    return DUCKDB.transform(DUCKDB.or_empty(quoted(field.name)), "e", element)
+    return DUCKDB.transform(DUCKDB.or_empty(quote(field.name)), "e", element)

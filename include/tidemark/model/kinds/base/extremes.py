@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
-from tidemark.model.kinds.base.python import OfKey, Placed, known
-from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.kinds.base.python import OfKey, Placed, not_null
+from tidemark.model.kinds.base.sql import filter_sql, quote, record_path
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -40,11 +40,11 @@ class Extreme(FoldKind):
 
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
-        return [f"{self.function}({record_path(field.source)}){filtered(only)}"]
+        return [f"{self.function}({record_path(field.source)}){filter_sql(only)}"]
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
-        return [f"{self.function}({quoted(field.name)})"]
+        return [f"{self.function}({quote(field.name)})"]
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
@@ -52,7 +52,7 @@ class Extreme(FoldKind):
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        there = known(values)
+        there = not_null(values)
         return self.picked(there) if there else None
 
 

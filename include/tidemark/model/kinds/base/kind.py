@@ -9,7 +9,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.core.ttl import Ttl
 from tidemark.model.core.types import FieldType, holds_map
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, is_expired
-from tidemark.model.kinds.base.sql import expired, quoted
+from tidemark.model.kinds.base.sql import expired_sql, quote
 from tidemark.model.portable_sql.custom_aggregate import Aggregate
 from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import KNOWN, KeyColumn, StoredField, state_kind
@@ -66,7 +66,7 @@ class StateDescriptor:
         return self.state_kind.is_process
 
 
-def annotated(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
+def annotate(declared: StateDescriptor, name: str, found: FieldType, where: str) -> StateDescriptor:
     """Returns a descriptor with its name and type.
 
     Raises:
@@ -216,7 +216,7 @@ class StateKind(ABC):
             field: the field.
             at_ms: access time of all keys, on the operator's clock, in milliseconds.
         """
-        yield field.name, quoted(field.name)
+        yield field.name, quote(field.name)
 
     def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """Returns (condition for an inconsistent imported row, explanation)."""
@@ -285,13 +285,13 @@ class FoldKind(StateKind):
     def finish(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: Time) -> str:
         """Returns the expression that readers see, over merged accumulators and `_last_at`."""
         value = self.finished(field, keys, dialect)
-        hidden = expired('coalesce("_last_at", 0)', field, now)
+        hidden = expired_sql('coalesce("_last_at", 0)', field, now)
         empty = dialect.or_empty("NULL") if self.is_collection else "NULL"
         return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """Returns the same as `finish`, without expiry."""
-        return quoted(field.name)
+        return quote(field.name)
 
     def run_columns(self, field: StoredField, keys: Sequence[KeyColumn], now: int | None) -> dict[str, str]:
         """Returns columns of a run other than the plain partials, in Spark SQL over the partials and `_last_at`."""
@@ -299,7 +299,7 @@ class FoldKind(StateKind):
 
     def adds(self, field: StoredField) -> str:
         """Returns the condition that the field of a run's row adds something to older rows."""
-        return f"{quoted(field.accumulators[0][0])} IS NOT NULL"
+        return f"{quote(field.accumulators[0][0])} IS NOT NULL"
 
     def may_leave_64_bits(self, field: StoredField) -> bool:
         """Whether the field adds integers, whose sum may not fit 64 bits."""
@@ -318,7 +318,7 @@ class FoldKind(StateKind):
 
     def dropped(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
         """Returns columns of a merged row without expired values; the arguments are those of `is_present`."""
-        return {name: f"CASE WHEN {hidden} THEN NULL ELSE {quoted(name)} END" for name, _ in field.accumulators}
+        return {name: f"CASE WHEN {hidden} THEN NULL ELSE {quote(name)} END" for name, _ in field.accumulators}
 
     # Python
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from tidemark.model.core.offsets import PER_RECORD
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind
-from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, known
-from tidemark.model.kinds.base.sql import filtered, quoted, record_path
+from tidemark.model.kinds.base.python import FoldedRecord, OfKey, Placed, Row, not_null
+from tidemark.model.kinds.base.sql import filter_sql, quote, record_path
 from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
@@ -60,8 +60,8 @@ class PlacedValue(FoldKind):
 
     def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`: before every record that may come, so that any later one is newer and none is earlier."""
-        ranks = [(member, quoted(f"{field.name}__{member}")) for member, _ in self.ranks(field)]
-        column = quoted(field.name)
+        ranks = [(member, quote(f"{field.name}__{member}")) for member, _ in self.ranks(field)]
+        column = quote(field.name)
         known_by = " AND ".join(f"{sql} IS NOT NULL" for _, sql in ranks) or f"{column} IS NOT NULL"
         yield field.name, f"CASE WHEN {known_by} THEN {DUCKDB.struct([*ranks, *_BEFORE_ALL, ('value', column)])} END"
 
@@ -71,7 +71,7 @@ class PlacedValue(FoldKind):
         For an emitted record, one number of the place combines offset and `_n`. It contains only the last digit of
         `_n`, as in all releases: it is compared with those of other checkpoints, never within one source record.
         """
-        where = filtered(only, *(f"{record_path(path)} IS NOT NULL" for path in self.counted(field)))
+        where = filter_sql(only, *(f"{record_path(path)} IS NOT NULL" for path in self.counted(field)))
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
         place = "".join(f"'{member}', {record_path(path)}, " for (member, _), path in pairs) + _PLACE_SQL
         value = record_path(field.source)
@@ -82,11 +82,11 @@ class PlacedValue(FoldKind):
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:
         """See `FoldKind`."""
-        return [f"{self.function}({quoted(field.name)})"]
+        return [f"{self.function}({quote(field.name)})"]
 
     def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
-        return f'{quoted(field.name)}."value"'
+        return f'{quote(field.name)}."value"'
 
     @abstractmethod
     def picked(self, values: Sequence[Any]) -> Any:
@@ -105,7 +105,7 @@ class PlacedValue(FoldKind):
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
-        there = known(values)
+        there = not_null(values)
         return self.picked(there) if there else None
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:

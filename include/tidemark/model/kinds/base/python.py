@@ -77,7 +77,7 @@ class OfKey:
     portable: Portable
 
 
-def known(values: Iterable[Any]) -> list[Any]:
+def not_null(values: Iterable[Any]) -> list[Any]:
     """Returns the values that are not null."""
     return [v for v in values if v is not None]
 
@@ -113,13 +113,13 @@ def live_values(f: StoredField, elements: Iterable[Any], now: int | None) -> lis
     return [e for e in elements if not is_expired(f, e["at"], now)]
 
 
-def summed(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
+def sum_exact(f: StoredField, of: FieldType, key: Key, values: Iterable[Any]) -> Any:
     """Returns the exact sum of values that are not null; null if there are none.
 
     Raises:
         StateOverflowError: it does not fit its type.
     """
-    there = known(values)
+    there = not_null(values)
     if not there:
         return None
     if of.kind == "decimal":

@@ -22,23 +22,23 @@ OVERFLOW = "tidemark_state_overflow"
 _FOUND = re.compile(rf"{OVERFLOW} (.*? of key \(.*?\) does not fit[a-z0-9 ]*)", re.DOTALL)
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Returns a column name as an ANSI identifier."""
     return f'"{name}"'
 
 
 def record_path(source: str) -> str:
     """Returns the Spark SQL path of a record field in the decoded frame."""
-    return ".".join(quoted(step) for step in ("record", *source.split(".")))
+    return ".".join(quote(step) for step in ("record", *source.split(".")))
 
 
-def filtered(*conditions: str) -> str:
+def filter_sql(*conditions: str) -> str:
     """Returns the FILTER clause of an aggregate that applies if all conditions hold; empty conditions are omitted."""
     known = " AND ".join(f"({c})" for c in conditions if c)
     return f" FILTER (WHERE {known})" if known else ""
 
 
-def expired(at: str, field: StoredField, now: int | str | None) -> str | None:
+def expired_sql(at: str, field: StoredField, now: int | str | None) -> str | None:
     """Returns the condition that a value last accessed at `at` is hidden; None if that is impossible.
 
     Args:
@@ -59,8 +59,8 @@ def list_values(field: StoredField, dialect: Dialect, now: int | str | None) -> 
 
 def live_elements(field: StoredField, dialect: Dialect, now: int | str | None) -> str:
     """Returns the stored elements of a list that have not expired."""
-    hidden = expired('e."at"', field, now)
-    column = quoted(field.name)
+    hidden = expired_sql('e."at"', field, now)
+    column = quote(field.name)
     return column if hidden is None else dialect.filter(column, "e", f"NOT ({hidden})")
 
 
@@ -71,7 +71,7 @@ def is_filled(array: str, dialect: Dialect) -> str:
 
 def overflow_message(field: str, keys: Sequence[KeyColumn], why: str) -> str:
     """Returns the SQL expression for the message that names a key whose state does not fit."""
-    names = ", ', ', ".join(f"CAST({quoted(k.name)} AS STRING)" for k in keys)
+    names = ", ', ', ".join(f"CAST({quote(k.name)} AS STRING)" for k in keys)
     return f"concat('{OVERFLOW} {field} of key (', {names}, ') {why}')"
 
 
@@ -81,7 +81,7 @@ def overflow_in(message: str) -> str | None:
     return found[1] if found else None
 
 
-def bounded(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
+def bounded_sql(field: StoredField, values: str, keys: Sequence[KeyColumn]) -> str:
     """Returns the visible values if the limit allows that many; expired values never count."""
     message = overflow_message(field.name, keys, f"does not fit its limit of {field.limit}")
     return f"CASE WHEN cardinality({values}) <= {field.limit} THEN {values} ELSE raise_error({message}) END"
@@ -101,7 +101,7 @@ def bounded_in_run(field: StoredField, column: str, otherwise: str, keys: Sequen
     return f"CASE {fits} {otherwise} ELSE raise_error({message}) END"
 
 
-def checked(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:
+def checked_sql(value: str, fits: str, finished: str, name: str, keys: Sequence[KeyColumn]) -> str:
     """Returns `finished` if `value` is null or fits; otherwise the SQL raises an error with field and key."""
     message = overflow_message(name, keys, "does not fit its type or its limit")
     return f"CASE WHEN {value} IS NULL OR {fits} THEN {finished} ELSE raise_error({message}) END"
@@ -118,7 +118,7 @@ def merged_sum(field: StoredField, column: str, of: FieldType, keys: Sequence[Ke
     """Returns the sum of a stored column of sums; an integer beyond 64 bits is an error that names the key."""
     if of.kind == "int":
         total, fits = dialect.exact_sum(column)
-        return checked(f"max({column})", fits, total, field.name, keys)
+        return checked_sql(f"max({column})", fits, total, field.name, keys)
     return f"CAST(sum({column}) AS {of.sql})" if of.kind == "decimal" else f"sum({column})"
 
 
@@ -149,12 +149,12 @@ def partials(field: StoredField, only: str = "", *, emitted: bool = False) -> li
         only: a condition on records; by default all count.
         emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
     """
-    return _named(field, field.folded.partials(field, only, emitted=emitted))
+    return _named(field, field.fold_kind.partials(field, only, emitted=emitted))
 
 
 def merges(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[tuple[str, str]]:
     """Returns (column, aggregate expression over stored rows of a key) for each accumulator."""
-    return _named(field, field.folded.merges(field, keys, dialect))
+    return _named(field, field.fold_kind.merges(field, keys, dialect))
 
 
 def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: int | str | None) -> str:
@@ -166,12 +166,12 @@ def finish(field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now:
         dialect: dialect of the engine.
         now: the time on the operator's clock in milliseconds, or an expression for it; None = nothing expires.
     """
-    return field.folded.finish(field, keys, dialect, now)
+    return field.fold_kind.finish(field, keys, dialect, now)
 
 
 def key_columns(schema: OperatorSchema) -> list[str]:
     """Returns quoted key columns."""
-    return [quoted(k.name) for k in schema.keys]
+    return [quote(k.name) for k in schema.keys]
 
 
 def now_of(schema: OperatorSchema, now: Now) -> int | None:
@@ -191,13 +191,13 @@ def _named(field: StoredField, made: Sequence[str]) -> list[tuple[str, str]]:
 _PREFIX = "state overflow: "
 
 
-def limited(schema: OperatorSchema) -> OperatorSchema | None:
+def limited_schema(schema: OperatorSchema) -> OperatorSchema | None:
     """Returns the schema with only the fields that may exceed a limit; None if no field has one.
 
     If there is one, sums of integers are included, at no extra cost. A process knows the whole state of a key when it
     writes it, so its limits are not checked here.
     """
-    if schema.kind != "fold" or not any(f.folded.is_limited for f in schema.fields):
+    if schema.kind != "fold" or not any(f.fold_kind.is_limited for f in schema.fields):
         return None
     return replace(schema, fields=tuple(f for f in schema.fields if _is_checked(f)))
 
@@ -207,7 +207,7 @@ def adds_sql(schema: OperatorSchema) -> str:
 
     A value or a tombstone has no older rows; a row that adds nothing stays within the limit.
     """
-    return f"\"_kind\" = 'operand' AND ({' OR '.join(f.folded.adds(f) for f in schema.fields)})"
+    return f"\"_kind\" = 'operand' AND ({' OR '.join(f.fold_kind.adds(f) for f in schema.fields)})"
 
 
 @contextmanager
@@ -225,4 +225,4 @@ def overflows_of(uid: str) -> Iterator[None]:
 
 
 def _is_checked(f: StoredField) -> bool:
-    return f.folded.is_limited or f.folded.may_leave_64_bits(f)
+    return f.fold_kind.is_limited or f.fold_kind.may_leave_64_bits(f)

@@ -16,9 +16,9 @@ from tidemark.coordinator.retention.damage import DamagedManifests, damage_of
 from tidemark.coordinator.retention.open_jobs import OpenJobs, listed_jobs, open_jobs
 from tidemark.coordinator.retention.pins import (
     Names,
+    collect_reasons,
     genesis_names,
     is_newborn,
-    joined,
     names,
     pins_of_deliveries,
     pins_of_jobs,
@@ -120,7 +120,7 @@ class Survey:
         return found
 
 
-def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
+def collect_roots(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
     """Collects all references; writes nothing.
 
     Raises:
@@ -150,7 +150,7 @@ def look(coordinator: CheckpointCoordinator, rule: Retention | None) -> Survey:
     ]
     stopped = Stops(objects).standing() is not None
     index.save()
-    by_rule, pinned = kept_by(rule and rule.in_force(stopped=stopped), lines), joined(pins)
+    by_rule, pinned = kept_by(rule and rule.in_force(stopped=stopped), lines), collect_reasons(pins)
     return Survey(
         rule=rule,
         lines=lines,
