@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from typer._click import Command
 from typer.core import TyperGroup
 
 import tidemark
+from tidemark.cli.main import extended_app
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import declared_in
 from tidemark.errors import EXIT_CODES
@@ -66,8 +66,7 @@ def _command_lines(page: Path) -> list[str]:
 
 
 def _tree() -> Command:
-    apps = [v for v in vars(import_module("tidemark.cli.main")).values() if isinstance(v, typer.Typer)]
-    return typer.main.get_command(apps[0])
+    return typer.main.get_command(extended_app())
 
 
 def _complaints(words: list[str], command: Command) -> Iterator[str]:

@@ -18,7 +18,6 @@ previous name of a renamed field.
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tidemark.declare.keyed_state import Keyed as Keyed
@@ -40,8 +39,14 @@ else:
         """Returns the function of a kind from its file: a pipeline imports only the kinds that it declares."""
         if name == "__all__":
             return __dir__()
-        if name[0] != "_" and find_spec(f"{_KINDS}.{name}") is not None:
-            made = getattr(import_module(f"{_KINDS}.{name}"), name, None)
+        if name[0] != "_":
+            home = f"{_KINDS}.{name}"
+            try:
+                made = getattr(import_module(home), name, None)
+            except ModuleNotFoundError as error:
+                if error.name != home:
+                    raise
+                made = None
             if made is not None:
                 return globals().setdefault(name, made)
         raise AttributeError(f"module 'tidemark.state' has no attribute {name!r}")

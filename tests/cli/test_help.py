@@ -14,7 +14,8 @@ import typer
 
 from tests.support.cli import Command
 from tests.test_public_api import HEAVY
-from tidemark.cli.main import app
+from tidemark.cli.extensions import needed_for
+from tidemark.cli.main import extended_app
 
 ESCAPE = "\x1b"
 
@@ -32,7 +33,7 @@ def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield from _commands(group.typer_instance, (*path, group.name))
 
 
-COMMANDS = dict(_commands(app))
+COMMANDS = dict(_commands(extended_app()))
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,18 @@ def test_help_shows_the_examples_line_by_line(tidemark: Command, path: tuple[str
     for example in COMMANDS[path]:
         assert example in told
         assert example.split()[: len(path) + 1] == ["tidemark", *path]
+
+
+def test_other_packages_are_asked_only_where_they_may_answer() -> None:
+    """A command of Tidemark alone starts without a look at the entry points of every package."""
+    app = typer.Typer(name="tidemark")
+    app.command()(test_the_verbs_of_the_contract_exist)
+    app.command("stop")(test_the_verbs_of_the_contract_exist)
+    app.add_typer(typer.Typer(), name="state")
+    for line in ("test-the-verbs-of-the-contract-exist trips", "state show --help"):
+        assert not needed_for(line.split(), app), line
+    for line in ("", "--help", "up", "stop trips", "topic load"):
+        assert needed_for(line.split(), app), line
 
 
 def test_the_verbs_of_the_contract_exist() -> None:

@@ -125,10 +125,10 @@ def test_a_bucket_that_is_not_there_is_told(bucket: Bucket, folder: S3Folder, id
 
 RACER = """
 import sys
-from tidemark.storage.s3_folder import opened
+from tidemark.storage.s3_folder import open_folder
 from tidemark.storage.s3_location import S3Place
 from tidemark.storage.s3_store import S3Store
-with opened(S3Place(bucket=sys.argv[1], prefix="house", endpoint=sys.argv[2])) as folder:
+with open_folder(S3Place(bucket=sys.argv[1], prefix="house", endpoint=sys.argv[2])) as folder:
     store = S3Store(folder, "bank")
     print("ready", flush=True)
     sys.stdin.read(1)

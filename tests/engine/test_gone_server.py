@@ -24,7 +24,7 @@ from tidemark.settings import load_settings, recorded_service
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 CLIENT = """
 import sys, uuid
-from tidemark.engine.session.spark_errors import translated
+from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import EngineError
 
@@ -32,7 +32,7 @@ spark = open_session(SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().he
 assert spark.range(3).count() == 3
 print("ready", flush=True)
 try:
-    with translated():
+    with translate_spark_errors():
         kept = spark.range(int(sys.argv[2])).selectExpr("sum(id % 7) AS found").persist()
         print("found", *kept.collect()[0], flush=True)
 except EngineError as error:

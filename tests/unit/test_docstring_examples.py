@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 
 MODULES = (
+    "declare.keyed_state",
     "declare.operator_state",
     "declare.operators",
     "declare.pipeline",
@@ -18,7 +19,6 @@ MODULES = (
     "sinks.delta",
     "sinks.kafka",
     "sinks.sink",
-    "state",
 )
 
 

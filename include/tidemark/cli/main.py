@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import traceback
+from functools import cache
 from importlib.metadata import version
 from types import FrameType, TracebackType
 from typing import Annotated
@@ -44,10 +45,18 @@ app = typer.Typer(
 )
 for module in (
     run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, erase, exports, bootstrap, state,
-    sink, doctor, extensions,
+    sink, doctor,
 ):  # fmt: skip
     module.register(app)
 keep_examples(app)
+
+
+@cache
+def extended_app() -> typer.Typer:
+    """Returns `app` with the commands of other packages."""
+    extensions.register(app)
+    keep_examples(app)
+    return app
 
 
 _INTERRUPTED = 130
@@ -83,7 +92,8 @@ def entry() -> None:
     )
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app()
+        needed = extensions.needed_for(sys.argv[1:], app)
+        (extended_app() if needed else app)()
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)

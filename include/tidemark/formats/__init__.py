@@ -7,8 +7,25 @@ rest of the package asks a source for its format and never compares names.
 To add a format, write its file, add a line to `known_formats`, and test it: `tests/unit/formats` walks that list.
 """
 
-from tidemark.formats.json import Json
-from tidemark.formats.record_format import BadRecord, RecordFormat
-from tidemark.formats.text import Text
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark.formats.json import Json
+    from tidemark.formats.record_format import BadRecord, RecordFormat
+    from tidemark.formats.text import Text
 
 __all__ = ["BadRecord", "Json", "RecordFormat", "Text"]
+
+_HOMES = {"BadRecord": "record_format", "Json": "json", "RecordFormat": "record_format", "Text": "text"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a format when it is first used: a pipeline pays only for the formats that it declares."""
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'tidemark.formats' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

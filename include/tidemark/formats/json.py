@@ -4,7 +4,6 @@ The Spark expressions are in `json_sql`; this module does the same in Python, re
 their declared type is known, because `1.0` is not an integer and `0.1` is not a double.
 """
 
-import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -247,7 +246,9 @@ def _parse_scalar(text: str, of: FieldType) -> Any:
         found = datetime.fromisoformat(text)
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     if of.kind == "bytes":
-        return base64.b64decode(text, validate=True)
+        from base64 import b64decode
+
+        return b64decode(text, validate=True)
     whole, _, fraction = text.partition(".")
     if len(fraction.rstrip("0")) > of.scale or len(whole.lstrip("-").lstrip("0")) > of.digits - of.scale:
         raise ValueError("more digits than declared")
@@ -277,5 +278,7 @@ def _plain(value: object) -> object:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        from base64 import b64encode
+
+        return b64encode(value).decode()
     return format(value, "f") if isinstance(value, Decimal) else value

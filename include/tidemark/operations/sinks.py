@@ -25,7 +25,8 @@ from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.messages import EmittedRow, RecordPlace, commit_id, emitted_rows
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
-from tidemark.model.checkpoint.sinks import SinkTable, traits_of
+from tidemark.model.checkpoint.sink_traits import traits_of
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations import reads
 from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.outbox import Outbox

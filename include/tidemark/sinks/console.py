@@ -5,8 +5,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidemark.model.checkpoint.messages import EmittedRow
 from tidemark.model.core.json_text import json_record
-from tidemark.sinks.sink import OUTBOX, EmittedRow, Services, Sink
+from tidemark.sinks.sink import OUTBOX, Services, Sink
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class ConsoleSink(Sink):
     Standard output stays free for `--json`; in Airflow the lines are in the task log. After a crash some rows may be
     printed again, with the same ids. Characters that would control a terminal are escaped.
 
-    >>> from tidemark.sinks.sink import EmittedRow, Services
+    >>> from tidemark.sinks import EmittedRow, Services
     >>> row = EmittedRow(id="trips/t1/chk-1/late/trips-0-4-0", fields={"bus": "7", "minutes": 12})
     >>> import contextlib, sys
     >>> with contextlib.redirect_stderr(sys.stdout):

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tidemark.sinks.sink import COMMITTED, EmittedRow, Services, Sink
+from tidemark.sinks.sink import COMMITTED, Services, Sink
+
+if TYPE_CHECKING:
+    from tidemark.model.checkpoint.messages import EmittedRow
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,6 @@ class DeltaSink(Sink):
 
     kinds = {"delta": COMMITTED}
 
-    def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
+    def write(self, rows: "Iterable[EmittedRow]", commit_id: str, services: Services) -> int:
         """Does nothing: the attempt has written and committed the rows."""
         return 0

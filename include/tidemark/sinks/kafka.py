@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tidemark.errors import DeclarationError, UsageError
-from tidemark.model.checkpoint.messages import Message
+from tidemark.model.checkpoint.messages import EmittedRow, Message
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.json_text import json_record, key_bytes
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
-from tidemark.sinks.sink import AHEAD, OUTBOX, EmittedRow, Services, Sink
+from tidemark.sinks.sink import AHEAD, OUTBOX, Services, Sink
 
 _KINDS = {"exactly_once_by_id": "kafka", "at_least_once": "topic"}
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from tidemark.model.checkpoint.sinks import SINK_KINDS, SinkTable, traits_of
+from tidemark.model.checkpoint.sink_traits import SINK_KINDS, traits_of
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.sinks.console import ConsoleSink
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.kafka import KafkaSink

@@ -3,20 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from tidemark.model.checkpoint.messages import EmittedRow, Message
-from tidemark.model.checkpoint.sinks import AHEAD, COMMITTED, OUTBOX, SinkTable, SinkTraits
+from tidemark.model.checkpoint.sink_traits import AHEAD, COMMITTED, OUTBOX, SinkTraits
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
 
-__all__ = ["AHEAD", "COMMITTED", "OUTBOX", "EmittedRow", "Services", "Sink", "SinkTraits", "Transport"]
+if TYPE_CHECKING:
+    from tidemark.model.checkpoint.messages import EmittedRow, Message
+    from tidemark.model.checkpoint.sinks import SinkTable
+
+__all__ = ["AHEAD", "COMMITTED", "OUTBOX", "Services", "Sink", "SinkTraits", "Transport"]
 
 
 class Transport(Protocol):
     """Sends messages to Kafka for a sink; see `ports.Sender`."""
 
-    def send(self, topic: str, messages: Iterable[Message]) -> int:
+    def send(self, topic: str, messages: "Iterable[Message]") -> int:
         """Sends messages in order and waits until Kafka has acknowledged all of them; returns their number."""
 
 
@@ -38,7 +41,7 @@ class Sink(ABC):
     A sink of your own needs `kinds` and `write`:
 
     >>> import dataclasses
-    >>> from tidemark.sinks.sink import OUTBOX, EmittedRow, Services, Sink
+    >>> from tidemark.sinks import OUTBOX, Services, Sink
     >>> @dataclasses.dataclass(frozen=True)
     ... class FileSink(Sink):
     ...     path: str = "rows.txt"
@@ -91,14 +94,14 @@ class Sink(ABC):
         """
         return
 
-    def stored(self, table: SinkTable) -> SinkTable:
+    def stored(self, table: "SinkTable") -> "SinkTable":
         """Returns the table with the options that manifests store of the sink; `thaw` reads them."""
         options = asdict(self)
         del options["name"]
         return replace(table, options=options)
 
     @classmethod
-    def thaw(cls, table: SinkTable) -> "Sink | None":
+    def thaw(cls, table: "SinkTable") -> "Sink | None":
         """Restores the sink from a manifest; returns None for a stored sink that nothing is written to."""
         return cls(table.name, **table.options)
 
@@ -107,7 +110,7 @@ class Sink(ABC):
         return self
 
     @abstractmethod
-    def write(self, rows: Iterable[EmittedRow], commit_id: str, services: Services) -> int:
+    def write(self, rows: "Iterable[EmittedRow]", commit_id: str, services: Services) -> int:
         """Writes the rows of one checkpoint in order, and returns their number when all of them are safe.
 
         After a crash the same rows arrive again, with the same ids and the same `commit_id`. A sink that remembers

@@ -14,7 +14,8 @@ import pytest
 
 from tests.unit.sinks.sink_cases import Arrived, SinkCase, SinkPipeline, all_cases, walk
 from tidemark.errors import RecordRefusedError, UsageError
-from tidemark.model.checkpoint.sinks import SinkTable, traits_of
+from tidemark.model.checkpoint.sink_traits import traits_of
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.sinks import EmittedRow, Outbox, Sink
 from tidemark.sinks.known_sinks import SINKS, stored_sink
 from tidemark.sinks.sink import AHEAD, COMMITTED, OUTBOX, Services

@@ -14,7 +14,7 @@ from tidemark.coordinator.retention.damage import UNHARMED, DamagedManifests
 from tidemark.coordinator.retention.open_jobs import OpenJobs
 from tidemark.coordinator.retention.stored_rule import Lines
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.sinks import traits_of
+from tidemark.model.checkpoint.sink_traits import traits_of
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.savepoint import SavepointRecord
 

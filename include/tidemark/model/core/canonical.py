@@ -1,6 +1,5 @@
 """Canonical JSON: one byte string per value, so that checksums and read-backs are comparable."""
 
-import hashlib
 import json
 import re
 from typing import Any
@@ -71,12 +70,14 @@ def kind_of(key: str, raw: bytes) -> str:
 
 def sha256_of(raw: bytes) -> str:
     """sha256 of bytes, as lower-case hex."""
-    return hashlib.sha256(raw).hexdigest()
+    from hashlib import sha256  # loads OpenSSL, which a pipeline file does not need
+
+    return sha256(raw).hexdigest()
 
 
 def checksum(value: Any) -> str:
     """sha256 over the canonical JSON of a value, as lower-case hex."""
-    return hashlib.sha256(_dump(value)).hexdigest()
+    return sha256_of(_dump(value))
 
 
 def _sealed(kind: str, body: bytes) -> bytes:

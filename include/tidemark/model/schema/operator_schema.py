@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.errors import UsageError
@@ -39,8 +38,13 @@ def state_kind(name: str) -> "StateKind":
     """
     # The file of a kind has its name. It is imported on first use, because it needs the schema module that calls this
     # function, and because most commands need no kind.
-    if name.isidentifier() and find_spec(f"tidemark.model.kinds.{name}") is not None:
-        import_module(f"tidemark.model.kinds.{name}")
+    home = f"tidemark.model.kinds.{name}"
+    if name not in KNOWN and name.isidentifier():
+        try:
+            import_module(home)
+        except ModuleNotFoundError as error:
+            if error.name != home:
+                raise
     if name not in KNOWN:
         import_module("tidemark.model.kinds.registry")
         raise UsageError(
