@@ -15,7 +15,7 @@ from typer._click import Command
 from typer.core import TyperGroup
 
 import tidemark
-from tidemark.cli.main import extended_app
+from tidemark.cli.main import build_app
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import declared_in
 from tidemark.errors import EXIT_CODES
@@ -66,7 +66,7 @@ def _command_lines(page: Path) -> list[str]:
 
 
 def _tree() -> Command:
-    return typer.main.get_command(extended_app())
+    return typer.main.get_command(build_app())
 
 
 def _complaints(words: list[str], command: Command) -> Iterator[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ import typer
 
 from tests.support.cli import Command
 from tests.test_public_api import HEAVY
-from tidemark.cli.extensions import needed_for
-from tidemark.cli.main import extended_app
+from tidemark.cli.main import COMMANDS as MODULES
+from tidemark.cli.main import EXTENDED, build_app
 
 ESCAPE = "\x1b"
 
@@ -33,7 +34,7 @@ def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield from _commands(group.typer_instance, (*path, group.name))
 
 
-COMMANDS = dict(_commands(extended_app()))
+COMMANDS = dict(_commands(build_app()))
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +52,20 @@ def test_help_shows_the_examples_line_by_line(tidemark: Command, path: tuple[str
         assert example.split()[: len(path) + 1] == ["tidemark", *path]
 
 
-def test_other_packages_are_asked_only_where_they_may_answer() -> None:
-    """A command of Tidemark alone starts without a look at the entry points of every package."""
-    app = typer.Typer(name="tidemark")
-    app.command()(test_the_verbs_of_the_contract_exist)
-    app.command("stop")(test_the_verbs_of_the_contract_exist)
-    app.add_typer(typer.Typer(), name="state")
-    for line in ("test-the-verbs-of-the-contract-exist trips", "state show --help"):
-        assert not needed_for(line.split(), app), line
-    for line in ("", "--help", "up", "stop trips", "topic load"):
-        assert needed_for(line.split(), app), line
+@pytest.mark.parametrize("module", MODULES)
+def test_the_commands_of_a_module_are_those_of_the_table(module: str) -> None:
+    app = typer.Typer()
+    import_module(f"tidemark.cli.{module}").register(app)
+    assert {path[0] for path, _ in _commands(app)} == set(MODULES[module])
+    for word in MODULES[module]:
+        alone = {path[0] for path, _ in _commands(build_app([word, "trips"]))}
+        assert alone >= set(MODULES[module])
+        assert ("up" in alone) == (word in EXTENDED), "commands of other packages, where they may answer"
+
+
+def test_an_unknown_word_and_help_have_all_commands() -> None:
+    for words in ([], ["--help"], ["pu"], ["up"]):
+        assert {path[0] for path, _ in _commands(build_app(words))} == {path[0] for path in COMMANDS}
 
 
 def test_the_verbs_of_the_contract_exist() -> None:
@@ -96,7 +101,7 @@ def test_the_version_is_that_of_the_project_and_needs_nothing_heavy(tidemark: Co
     told = tidemark.process("--version", PYTHONPROFILEIMPORTTIME="1").ok()
     assert told.out == f"tidemark {wanted}\n"
     imported = {line.rpartition("|")[2].strip() for line in told.err.splitlines()}
-    assert "tidemark.cli.run" in imported
+    assert "tidemark.context" in imported, "what the modules of the commands import is listed"
     assert not imported & set(HEAVY)
 
 

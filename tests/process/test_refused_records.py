@@ -17,7 +17,7 @@ from tests.process.test_sending import SendingPipeline, ticks
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process
-from tidemark.cli.main import app
+from tidemark.cli.main import build_app
 from tidemark.coordinator.checkpoints.backlog import backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.failure_policy import classify
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -299,7 +299,7 @@ def test_the_commands_show_skip_and_list_what_is_refused(
     record = refusing.id(1, 1)
 
     def typed(*words: str) -> str:
-        done = CliRunner().invoke(app, ["sink", *words])
+        done = CliRunner().invoke(build_app(), ["sink", *words])
         assert done.exit_code == 0, done.output
         return done.output
 

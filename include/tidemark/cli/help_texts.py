@@ -14,7 +14,7 @@ def keep_examples(app: typer.Typer) -> None:
     for command in app.registered_commands:
         text = command.help or inspect.getdoc(command.callback) or ""
         head, found, examples = text.partition(_HEADING)
-        if found and _NO_REFLOW not in head:
+        if found:
             lines = [line for line in examples.splitlines() if line.strip()]
             command.help = head + _NO_REFLOW + "\n".join([_HEADING, *lines])
     for group in app.registered_groups:

@@ -4,7 +4,8 @@ import logging
 import signal
 import sys
 import traceback
-from functools import cache
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from types import FrameType, TracebackType
 from typing import Annotated
@@ -12,49 +13,58 @@ from typing import Annotated
 import structlog
 import typer
 
-from tidemark.cli import (
-    backfill,
-    bootstrap,
-    checkpoint,
-    doctor,
-    erase,
-    exports,
-    extensions,
-    restore,
-    retention,
-    run,
-    savepoint,
-    sink,
-    state,
-    stop,
-    timeline,
-    verify,
-)
+from tidemark.cli import extensions
 from tidemark.cli.help_texts import keep_examples
 from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
 from tidemark.redaction import redact, redacted_event
 
-app = typer.Typer(
-    name="tidemark",
-    help="Run batch pipelines with checkpoints like Flink's: Spark folds ranges of Kafka offsets into state in Delta"
-    " tables, and Airflow schedules the runs.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for module in (
-    run, stop, backfill, restore, checkpoint, savepoint, timeline, verify, retention, erase, exports, bootstrap, state,
-    sink, doctor,
-):  # fmt: skip
-    module.register(app)
-keep_examples(app)
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "run": ("run", "compact"),
+    "stop": ("stop", "resume"),
+    "backfill": ("backfill",),
+    "restore": ("restore", "fork", "promote"),
+    "checkpoint": ("checkpoint",),
+    "savepoint": ("savepoint",),
+    "timeline": ("timeline",),
+    "verify": ("verify",),
+    "retention": ("storage", "retention"),
+    "erase": ("erase",),
+    "exports": ("export", "import"),
+    "bootstrap": ("bootstrap",),
+    "state": ("state",),
+    "sink": ("sink",),
+    "doctor": ("doctor",),
+}
+"""The modules of Tidemark's own commands, in the order of `--help`, and the first words that each one takes."""
+EXTENDED = ("doctor", "resume", "stop")
+"""Commands of Tidemark that other packages extend."""
 
 
-@cache
-def extended_app() -> typer.Typer:
-    """Returns `app` with the commands of other packages."""
-    extensions.register(app)
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
+    """Assembles the commands that a command line needs.
+
+    If its first word is a command of Tidemark, only that command's module is imported: all of them, and a look for
+    other packages, would take longer than many commands do.
+
+    Args:
+        words: the command line without the program; empty = all commands.
+    """
+    app = typer.Typer(
+        name="tidemark",
+        help="Run batch pipelines with checkpoints like Flink's: Spark folds ranges of Kafka offsets into state in"
+        " Delta tables, and Airflow schedules the runs.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_take_options)
+    first = next((word for word in words if not word.startswith("-")), "")
+    needed = [module for module, commands in COMMANDS.items() if first in commands]
+    for module in needed or COMMANDS:
+        import_module(f"tidemark.cli.{module}").register(app)
+    if not needed or first in EXTENDED:
+        extensions.register(app)
     keep_examples(app)
     return app
 
@@ -68,8 +78,7 @@ def _print_version(is_set: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def whole(
+def _take_options(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -92,8 +101,7 @@ def entry() -> None:
     )
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        needed = extensions.needed_for(sys.argv[1:], app)
-        (extended_app() if needed else app)()
+        build_app(sys.argv[1:])()
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)
