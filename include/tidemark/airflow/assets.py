@@ -12,7 +12,7 @@ from airflow.sdk import Asset
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource, TopicPattern
-from tidemark.model.checkpoint.openlineage_events import EMBEDDED_BROKER
+from tidemark.model.core.names import EMBEDDED_BROKER
 
 GROUP = "tidemark"
 

@@ -22,7 +22,6 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.metrics import NONE, DeadlineStatus, Standing, gauges
 from tidemark.model.checkpoint.openlineage_events import (
-    EMBEDDED_BROKER,
     Attempted,
     Json,
     Naming,
@@ -31,6 +30,7 @@ from tidemark.model.checkpoint.openlineage_events import (
 )
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import IdRecord
+from tidemark.model.core.names import EMBEDDED_BROKER
 from tidemark.operations import compaction
 from tidemark.ports import StepListener
 from tidemark.ports.observing import Metrics

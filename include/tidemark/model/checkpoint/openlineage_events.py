@@ -21,8 +21,6 @@ Json = dict[str, object]
 SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
 FACETS = "https://openlineage.io/spec/facets"
 PRODUCER = "urn:tidemark:0"
-EMBEDDED_BROKER = "localhost:9092"
-"""Stands for the embedded broker, whatever its port; Airflow's assets use the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from tidemark.errors import NameRefusedError, UsageError
 
+EMBEDDED_BROKER = "localhost:9092"
+"""Stands for the embedded broker, whatever its port, in the names of topics for lineage and in Airflow's assets."""
 _ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _NUMBERED = re.compile(r"t\d+", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
