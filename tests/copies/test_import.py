@@ -8,7 +8,7 @@ import pytest
 
 from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.import_state import Importer
 from tidemark.coordinator.recovery.restore import Recovery
 
@@ -103,7 +103,7 @@ def test_a_checkpoint_that_was_imported_is_one_like_any_other(first: TransferPip
     assert {b["timeline"]: b["is_live"] for b in listed} == {"t1": True, "again": False}
     coordinator = first.line.coordinator
     recovery = Recovery(coordinator=coordinator, pipeline=first.line.pipeline)
-    recovery.restore(Beginning(checkpoint=coordinator.checkpoint(number)))
+    recovery.restore(RestorePoint(checkpoint=coordinator.checkpoint(number)))
     assert coordinator.timelines.live() == "t2"
     first.line.checkpoint()
     assert [_bare(first.rows(uid)) for uid in UIDS] == [_bare(first.rows(uid, beside.id)) for uid in UIDS]

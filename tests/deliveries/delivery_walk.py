@@ -12,7 +12,7 @@ from tests.deliveries.delivery_pipeline import P0, P1, TOPIC, Broker, DeliveryPi
 from tests.support.crashes import CrashAt, Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, is_live, list_undelivered, record_delivery
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Restored
 from tidemark.coordinator.records.timelines import Erasures
@@ -264,9 +264,9 @@ class DeliveryWalk:
         if to is None:
             return
         back = rng.random() < 0.3
-        beginning = Beginning(checkpoint=to, restore_sinks=back, allow_non_restored_state=True)
+        restore_point = RestorePoint(checkpoint=to, restore_sinks=back, allow_non_restored_state=True)
         recovery = Recovery(coordinator=c, pipeline=self.world.pipeline)
-        plan = plan_restore(recovery, beginning, self.world.pipeline)
+        plan = plan_restore(recovery, restore_point, self.world.pipeline)
         tables = dict(oracle.made[to.id].tables) if back else oracle.kept(to.id)
         self._compare_words(plan, to.id, tables, back=back)
         self.note(f"  to chk-{to.id}, back={back}: {dict(plan.sinks)}")
@@ -275,7 +275,7 @@ class DeliveryWalk:
             point = CrashAt(rng.choice((2, 3)))
             dying = Recovery(coordinator=self._coordinator(point), pipeline=self.world.pipeline)
             with suppress(Killed):
-                dying.restore(beginning, request)
+                dying.restore(restore_point, request)
             self.note("  died")
             if rng.random() < 0.4:
                 self._abandoned(to.id, tables)
@@ -286,7 +286,7 @@ class DeliveryWalk:
                 self.advance(oracle.live)
                 self.deliver()
                 self.delivering = False
-        done = recovery.restore(beginning, request)
+        done = recovery.restore(restore_point, request)
         assert isinstance(done, Restored)
         begun = done.genesis.timeline
         for name, offsets in plan.resent.items():
@@ -323,7 +323,7 @@ class DeliveryWalk:
         if to is not None:
             name = f"f{self._next()}"
             recovery = Recovery(coordinator=self.world.coordinator, pipeline=self.world.pipeline)
-            recovery.fork(Beginning(checkpoint=to, allow_non_restored_state=True), name)
+            recovery.fork(RestorePoint(checkpoint=to, allow_non_restored_state=True), name)
             self.oracle.begin(name, to.id)
             self.note(f"  {name} at chk-{to.id}")
 

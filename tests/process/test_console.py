@@ -71,7 +71,7 @@ def test_rows_of_completed_checkpoints_are_printed_once(tmp_path: Path, capsys: 
 
 
 def test_a_restore_prints_only_what_no_timeline_has_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tidemark.coordinator.plans.restore_point import Beginning
+    from tidemark.coordinator.plans.restore_point import RestorePoint
     from tidemark.coordinator.recovery.restore import Recovery
 
     line = DiskPipeline(tmp_path / "w", PIPELINE, "lines")
@@ -81,7 +81,7 @@ def test_a_restore_prints_only_what_no_timeline_has_printed(tmp_path: Path, caps
         line.checkpoint()
     assert sinks.deliver(context, "log") == 1
     first = next(c for c in line.coordinator.checkpoints() if c.id == 1)
-    Recovery(coordinator=line.coordinator).restore(Beginning(checkpoint=first))
+    Recovery(coordinator=line.coordinator).restore(RestorePoint(checkpoint=first))
     line.send([(0, b"a", 0)])
     line.checkpoint()
     sinks.deliver(context, "log")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.visits import PIPELINE, visits
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
 from tidemark.engine.write.parquet_writer import bounded_columns, written_run
@@ -41,7 +41,7 @@ def test_spark_the_memory_twin_and_duckdb_agree_on_what_was_patched(spark: Spark
             compacted = world.compacted(uid, one, deepest=deepest)
             assert twin.compacted(uid, other, deepest=deepest) == compacted, uid
     for there, patch in ((world, one), (twin, other)):
-        Recovery(coordinator=there.coordinator).restore(Beginning(checkpoint=patch))
+        Recovery(coordinator=there.coordinator).restore(RestorePoint(checkpoint=patch))
     records = visits(chance, 20)
     one, other = world.checkpoint(records), twin.checkpoint(records)
     for uid in UIDS:
@@ -99,7 +99,7 @@ def _patched(
     done = []
     for there, source, write in ((world, sources[0], in_memory), (twin, sources[1], on_disk)):
         wanted = Patching(
-            beginning=Beginning(checkpoint=source),
+            restore_point=RestorePoint(checkpoint=source),
             pipeline=PIPELINE,
             timeline="fixed",
             savepoint=SavepointRequest(name="fixed", owner="me", origin="patch 1"),

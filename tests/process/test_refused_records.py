@@ -168,7 +168,7 @@ def test_a_restore_in_between_stops_what_is_left_to_send(refusing: RefusingPipel
 
 
 def _restore(refusing: RefusingPipeline) -> None:
-    asked = RestoreRequest(checkpoint=1).beginning(refusing.line.coordinator)
+    asked = RestoreRequest(checkpoint=1).find_restore_point(refusing.line.coordinator)
     Recovery(coordinator=refusing.line.coordinator, pipeline=refusing.line.pipeline).restore(asked)
 
 

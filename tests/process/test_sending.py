@@ -14,7 +14,7 @@ from tests.process.test_deliveries import Alert, Last, Tick, alert
 from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, list_undelivered
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.errors import BrokerError, DeclarationError, FencedError, GateFailedError, NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, Verdict
@@ -229,7 +229,7 @@ def test_a_timeline_that_is_not_live_does_not_send() -> None:
     first = world.checkpoint()
     world.send("b")
     fork = "fork"
-    world.recovery.fork(Beginning(checkpoint=first), fork)
+    world.recovery.fork(RestorePoint(checkpoint=first), fork)
     sent = world.arrived()
     forked = world.checkpoint(fork)
     ack = forked.ack("alerts")

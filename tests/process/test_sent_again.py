@@ -14,7 +14,7 @@ def test_a_restore_tells_what_attempts_have_sent() -> None:
         world.checkpoint()
 
     def again(*, restore_sinks: bool) -> tuple[str, ...]:
-        asked = RestoreRequest(checkpoint=1, restore_sinks=restore_sinks).beginning(world.coordinator)
+        asked = RestoreRequest(checkpoint=1, restore_sinks=restore_sinks).find_restore_point(world.coordinator)
         return plan_restore(
             Recovery(coordinator=world.coordinator, pipeline=world.pipeline), asked, world.pipeline
         ).sent_again

@@ -27,7 +27,7 @@ from tests.support.simulation import Declared
 from tests.support.stepped_store import SteppedStore
 from tidemark.coordinator.checkpoints.jobs import open_job, refuse_doomed
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, list_undelivered, record_delivery
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -139,7 +139,7 @@ def abandon(retained: MemoryRetentionPipeline, checkpoint: int) -> None:
 
     c = replace(retained.coordinator, listener=crash)
     with suppress(Stopped):
-        Recovery(coordinator=c).restore(Beginning(checkpoint=retained.coordinator.checkpoint(checkpoint)))
+        Recovery(coordinator=c).restore(RestorePoint(checkpoint=retained.coordinator.checkpoint(checkpoint)))
 
 
 def deliver(retained: MemoryRetentionPipeline, pause: Callable[[str], None] = lambda what: None) -> None:
@@ -289,20 +289,20 @@ class Races:
     def _fork(self) -> None:
         name = f"f{self.rng.randrange(10**6)}"
         found = self.retained.coordinator.checkpoint(self._any())
-        self.retained.recovery.fork(Beginning(checkpoint=found), name)
+        self.retained.recovery.fork(RestorePoint(checkpoint=found), name)
         self.begun.append(name)
         self._run(name)
 
     def _restore(self) -> None:
         found = self.retained.coordinator.checkpoint(self._any())
-        self.retained.recovery.restore(Beginning(checkpoint=found))
+        self.retained.recovery.restore(RestorePoint(checkpoint=found))
 
     def _finish(self) -> None:
         """Repeats a restore that died, in the words that it was asked in."""
         for genesis in (b.genesis for b in branches(self.retained.coordinator.timelines) if b.fate == "not live"):
             assert genesis is not None, "the first timeline was live"
             found = self.retained.coordinator.checkpoint(genesis.parent)
-            self.retained.recovery.restore(Beginning(checkpoint=found))
+            self.retained.recovery.restore(RestorePoint(checkpoint=found))
             break
 
     def _deliver(self) -> None:

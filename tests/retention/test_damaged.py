@@ -13,7 +13,7 @@ import pytest
 from tests.retention.damages import damaged, giving_up, key_of, torn
 from tests.support.retention import ASK, ONE_FOLD, MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.retention.legal_holds import Holding
 from tidemark.declare.retention import Retention
@@ -163,7 +163,7 @@ def test_where_the_one_before_was_released_nothing_starts_anew_by_itself() -> No
     assert (found.goes_on_from, found.stops_at) == (None, "chk-2")
     with pytest.raises((ReleasedError, ConflictError)):
         retained.checkpoint("c")
-    retained.recovery.restore(Beginning(checkpoint=retained.coordinator.checkpoint(1), restore_sinks=True))
+    retained.recovery.restore(RestorePoint(checkpoint=retained.coordinator.checkpoint(1), restore_sinks=True))
     assert retained.readable(retained.checkpoint("c"))
 
 

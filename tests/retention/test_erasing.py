@@ -11,7 +11,7 @@ import pytest
 from tests.support.crashes import CrashAt, Killed
 from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
 from tidemark.coordinator.plans import inputs
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Aborted, NothingOpen, OpenPlan
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.records.tombstones import of_checkpoints
@@ -181,7 +181,7 @@ def test_a_timeline_that_began_with_what_was_revised_since_takes_no_checkpoint_a
     found = retained.checkpoint("ann")
     retained.erase("accounts", "ann")
     with pytest.raises(ConflictError, match="a key was erased from chk-1 while timeline late began there"):
-        retained.recovery.fork(Beginning(checkpoint=found), "late")
+        retained.recovery.fork(RestorePoint(checkpoint=found), "late")
     with pytest.raises(ConflictError, match="run the command again"):
         retained.checkpoint("bob", timeline="late")
     survey = collect_roots(retained.coordinator, None)

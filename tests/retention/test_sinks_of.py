@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.retention import MemoryRetentionPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Restored
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.timeline_end import Ending
@@ -57,12 +57,12 @@ def whole(retained: MemoryRetentionPipeline) -> None:
 
 def test_a_genesis_that_comes_too_late_for_its_sinks_is_refused_and_repeated() -> None:
     retained = shelved()
-    beginning = Beginning(checkpoint=retained.coordinator.checkpoint(1), savepoint="keep")
+    restore_point = RestorePoint(checkpoint=retained.coordinator.checkpoint(1), savepoint="keep")
     with pytest.raises(ConflictError, match="whose sinks timeline t3 would continue, is about to be deleted"):
-        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(beginning)
+        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(restore_point)
     assert retained.coordinator.timelines.live() == "t2"
     whole(retained)
-    done = retained.recovery.restore(beginning)
+    done = retained.recovery.restore(restore_point)
     assert isinstance(done, Restored)
     assert done.genesis.timeline == "t4", "what was refused can never become live"
     whole(retained)
@@ -70,12 +70,12 @@ def test_a_genesis_that_comes_too_late_for_its_sinks_is_refused_and_repeated() -
 
 def test_a_request_with_an_id_that_was_refused_is_carried_out_when_it_is_repeated() -> None:
     retained = shelved()
-    beginning = Beginning(checkpoint=retained.coordinator.checkpoint(1))
+    restore_point = RestorePoint(checkpoint=retained.coordinator.checkpoint(1))
     with pytest.raises(ConflictError, match="whose sinks"):
-        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(beginning, "r1")
-    first = retained.recovery.restore(beginning, "r1")
+        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(restore_point, "r1")
+    first = retained.recovery.restore(restore_point, "r1")
     whole(retained)
-    again = retained.recovery.restore(beginning, "r1")
+    again = retained.recovery.restore(restore_point, "r1")
     assert isinstance(again, Restored)
     assert (first.genesis, again.genesis.timeline, again.won) == (again.genesis, "t4", False)
 
@@ -83,8 +83,8 @@ def test_a_request_with_an_id_that_was_refused_is_carried_out_when_it_is_repeate
 def test_a_genesis_pins_the_checkpoint_whose_sinks_it_has_until_it_has_its_own() -> None:
     retained = shelved()
     head = next(retained.coordinator.checkpoints())
-    beginning = Beginning(checkpoint=retained.coordinator.checkpoint(1), savepoint="keep")
-    done = beside(retained, ("genesis", "after"), lambda: outlived(retained)).restore(beginning)
+    restore_point = RestorePoint(checkpoint=retained.coordinator.checkpoint(1), savepoint="keep")
+    done = beside(retained, ("genesis", "after"), lambda: outlived(retained)).restore(restore_point)
     assert isinstance(done, Restored)
     assert done.genesis.sinks_of == head.id
     assert retained.readable(head)
@@ -96,9 +96,9 @@ def test_a_genesis_pins_the_checkpoint_whose_sinks_it_has_until_it_has_its_own()
 def test_what_was_refused_holds_nothing_and_can_be_closed() -> None:
     retained = shelved()
     retained.save("other", 2)
-    beginning = Beginning(checkpoint=retained.coordinator.checkpoint(2))
+    restore_point = RestorePoint(checkpoint=retained.coordinator.checkpoint(2))
     with pytest.raises(ConflictError, match="whose sinks"):
-        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(beginning)
+        beside(retained, ("genesis", "before"), lambda: outlived(retained)).restore(restore_point)
     assert Ending(coordinator=replace(retained.coordinator, listener=ignore_step)).close("t3").won
     retained.savepoints.dispose("other")
     assert "chk-2" in retained.sweep(NEWEST).released
@@ -107,8 +107,8 @@ def test_what_was_refused_holds_nothing_and_can_be_closed() -> None:
 def test_a_restore_of_a_restore_without_checkpoints_pins_the_same_sinks() -> None:
     retained = shelved()
     head = next(retained.coordinator.checkpoints())
-    first = retained.recovery.restore(Beginning(checkpoint=retained.coordinator.checkpoint(1)))
-    second = retained.recovery.restore(Beginning(checkpoint=retained.coordinator.checkpoint(1)))
+    first = retained.recovery.restore(RestorePoint(checkpoint=retained.coordinator.checkpoint(1)))
+    second = retained.recovery.restore(RestorePoint(checkpoint=retained.coordinator.checkpoint(1)))
     assert isinstance(first, Restored) and isinstance(second, Restored)
     assert (first.genesis.sinks_of, second.genesis.sinks_of) == (head.id, head.id)
     whole(retained)

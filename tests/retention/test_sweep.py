@@ -209,13 +209,13 @@ def test_behind_a_damaged_manifest_or_log_nothing_is_deleted(tmp_path: Path) -> 
 def test_a_timeline_that_began_too_late_takes_no_checkpoint() -> None:
     """Its maker died between the genesis and the look for the tombstone, which was there first."""
     retained = line(MemoryRetentionPipeline())
-    beginning = retained.coordinator.checkpoint(1)
+    restore_point = retained.coordinator.checkpoint(1)
     retained.sweep(Retention.keep_last(3))
     late = replace(retained.recovery, coordinator=replace(retained.coordinator, files_exist=lambda handle: True))
-    from tidemark.coordinator.plans.restore_point import Beginning
+    from tidemark.coordinator.plans.restore_point import RestorePoint
 
     with pytest.raises((ConflictError, ReleasedError)):
-        late.fork(Beginning(checkpoint=beginning), "late")
+        late.fork(RestorePoint(checkpoint=restore_point), "late")
     with pytest.raises(ReleasedError, match="chk-1 was released"):
         retained.checkpoint("a", timeline="late")
     assert retained.sweep(KEEP).released == ("chk-2", "chk-3"), "it holds nothing"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from tests.support.simulation import OTHER_CODE, PIPELINE, SimulatedCluster
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, SealedPlan, Superseded
 from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import CheckpointExpiredError, ConflictError, StoreError
@@ -136,7 +136,7 @@ def _restorer(world: SimulatedCluster) -> Callable[[], object]:
         if not isinstance(head.entry, Checkpoint):
             return
         chosen = world.rng.choice(list(world.coordinator.checkpoints(head.timeline)))
-        done = world.recovery.restore(Beginning(checkpoint=chosen))
+        done = world.recovery.restore(RestorePoint(checkpoint=chosen))
         lost = isinstance(done, Superseded) or bool(done.overtaken)
         world.scheduler.trace.append(f"  {type(done).__name__} {done.closing}")
         world.scheduler.trace.append(f"  restore {'lost' if lost else 'won'}")
@@ -153,7 +153,7 @@ def _promoter(world: SimulatedCluster) -> Callable[[], object]:
         if not found:
             return
         name = f"f{world.ids()[-6:]}"
-        world.recovery.fork(Beginning(checkpoint=world.rng.choice(found)), name)
+        world.recovery.fork(RestorePoint(checkpoint=world.rng.choice(found)), name)
         for _ in range(2):
             CheckpointLoop(
                 coordinator=world.coordinator, pipeline=PIPELINE, execute=world.execute, timeline=name

@@ -14,7 +14,7 @@ import pytest
 from tests.support.bank import BankPipeline
 from tests.support.interleaving import Scheduler
 from tests.support.stepped_store import SteppedStore
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -69,7 +69,7 @@ class PinnedCheckpoint:
         """A fork of savepoint `sp`: genesis, then a look for tombstones; it gives up where there is one."""
         try:
             found = self.savepoints.checkpoint_of("sp")
-            Recovery(coordinator=self.coordinator).fork(Beginning(checkpoint=found, savepoint="sp"), name)
+            Recovery(coordinator=self.coordinator).fork(RestorePoint(checkpoint=found, savepoint="sp"), name)
             self.told.append(name)
         except (ConflictError, NotFoundError):
             self.scheduler.trace.append(f"  {name} was refused")

@@ -9,7 +9,7 @@ import pytest
 from tests.support.operator_lists import PIPELINE, Local, Order, Seen, follow, told
 from tests.support.spark import TwinPipeline
 from tidemark import Fold, Process, state
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError, IncompatibleStateError, NameRefusedError, ProcessFunctionError
 from tidemark.model.checkpoint.segments import Redistribution
@@ -242,7 +242,7 @@ def test_other_lists_are_other_code() -> None:
 
 def test_a_fork_begins_with_the_lists_of_its_checkpoint() -> None:
     world = begun()
-    world.recovery.restore(Beginning(checkpoint=next(world.coordinator.checkpoints())))
+    world.recovery.restore(RestorePoint(checkpoint=next(world.coordinator.checkpoints())))
     made = world.checkpoint([Order("a", "append", "rules", "y")])
     assert made.plan.slot.timeline == "t2"
     assert told(made) == {"samples": ["x", "ü"], "rules": ["x", "ü", "y"]}

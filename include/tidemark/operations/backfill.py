@@ -81,7 +81,7 @@ def open_backfill(
         coordinator=coordinator, pipeline=context.pipeline(name), request=request, on_failure=report_failure
     )
     if coordinator.objects.slot(made.fork, 1) is None:
-        verification.verify_checkpoint(context, made.beginning.checkpoint)
+        verification.verify_checkpoint(context, made.restore_point.checkpoint)
     return made
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import InputPlanner, Parent
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -135,8 +135,8 @@ def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
     from tidemark.storage.parquet_folder import ParquetFolder
     from tidemark.transfer.patch_tables import patch_rows
 
-    recovery, beginning = timelines.find_beginning(context, request.pipeline, request.source)
-    given = _given_patches(context, request, recovery, beginning)
+    recovery, restore_point = timelines.find_restore_point(context, request.pipeline, request.source)
+    given = _given_patches(context, request, recovery, restore_point)
     with ExitStack() as opened:
         folder = ParquetFolder(Path(opened.enter_context(TemporaryDirectory(prefix="tidemark-patch-"))))
         rows = {uid: opened.enter_context(patch_rows(context.warehouse.root, patch)) for uid, patch in given.items()}
@@ -146,20 +146,20 @@ def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
         uids = tuple(uid for uid, found in files.items() if found)
         if not uids:
             raise UsageError("no key is set, and no existing key is deleted", next="check the tables.")
-        wanted = _wanted(request, beginning, context.pipeline(request.pipeline), digest)
+        wanted = _wanted(request, restore_point, context.pipeline(request.pipeline), digest)
         states = {uid: made.told(files[uid]) for uid, made in rows.items()}
         yield _Prepared(wanted=replace(wanted, uids=uids), rows=rows, states=states, given=given)
 
 
 def _given_patches(
-    context: Context, request: PatchRequest, recovery: Recovery, beginning: Beginning
+    context: Context, request: PatchRequest, recovery: Recovery, restore_point: RestorePoint
 ) -> dict[str, "GivenPatch"]:
     from tidemark.transfer.patch_tables import GivenPatch
 
-    pipeline, found = context.pipeline(request.pipeline), beginning.checkpoint
+    pipeline, found = context.pipeline(request.pipeline), restore_point.checkpoint
     uids = list(dict.fromkeys([*request.values, *request.deletes]))
     _refuse_unpatchable(pipeline, uids)
-    genesis = recovery.genesis(beginning)
+    genesis = recovery.genesis(restore_point)
     planner = InputPlanner(objects=recovery.coordinator.objects, files_exist=recovery.coordinator.files_exist)
     parent = Parent.of(Head(timeline="", sequence=1, entry=genesis))
     inputs = planner.plan(pipeline, Slot(timeline=request.name, sequence=2), parent, allow_removed=False)
@@ -215,7 +215,7 @@ class _Prepared:
     def result(self, done: Checkpoint | None) -> Patched:
         wanted = self.wanted
         return Patched(
-            source=wanted.beginning.checkpoint,
+            source=wanted.restore_point.checkpoint,
             savepoint=wanted.savepoint.name,
             timeline=wanted.timeline,
             states=self.states,
@@ -223,9 +223,9 @@ class _Prepared:
         )
 
 
-def _wanted(request: PatchRequest, beginning: Beginning, pipeline: Pipeline, digest: str) -> Patching:
+def _wanted(request: PatchRequest, restore_point: RestorePoint, pipeline: Pipeline, digest: str) -> Patching:
     timeline = request.timeline or request.name
-    identity = {"of": beginning.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
+    identity = {"of": restore_point.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
     savepoint = SavepointRequest(
         name=request.name,
         owner=request.owner,
@@ -233,7 +233,7 @@ def _wanted(request: PatchRequest, beginning: Beginning, pipeline: Pipeline, dig
         note=request.note,
         expires_at_ms=request.expires_at_ms,
     )
-    return Patching(beginning=beginning, pipeline=pipeline, timeline=timeline, savepoint=savepoint, uids=())
+    return Patching(restore_point=restore_point, pipeline=pipeline, timeline=timeline, savepoint=savepoint, uids=())
 
 
 def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:

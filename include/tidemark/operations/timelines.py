@@ -7,7 +7,7 @@ import structlog
 from tidemark.answers.checkpoint_facts import iso, loss_of, span_of
 from tidemark.answers.timeline_facts import CloseFacts, ForkFacts, PromoteFacts, RestoreFacts, TimelineFacts
 from tidemark.context import Context
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Ended, Forked, Promoted, PromotionBlocked, Restored, Superseded
 from tidemark.coordinator.records.timeline_tree import Branch, branch, branches
 from tidemark.coordinator.records.tombstones import read_release
@@ -30,7 +30,7 @@ def plan_restore(context: Context, name: str, request: RestoreRequest) -> Restor
     """Returns the effect of a restore; writes nothing. Asks Kafka which records it still has.
 
     Raises:
-        NotFoundError, ConflictError, UsageError: see `RestoreRequest.beginning`.
+        NotFoundError, ConflictError, UsageError: see `RestoreRequest.find_restore_point`.
         DamagedError: the checkpoint is not whole; each damaged file is listed.
         IncompatibleStateError: the checkpoint does not fit the declaration.
         DataLostError: a topic no longer exists.
@@ -50,10 +50,10 @@ def restore(context: Context, name: str, request: RestoreRequest) -> tuple[Resto
         ConflictError: another restore or promote came first.
         TidemarkError: as in `plan_restore`.
     """
-    recovery, beginning, plan = _planned(context, name, request)
+    recovery, restore_point, plan = _planned(context, name, request)
     if not request.accept_loss:
         plan.refuse_gaps()
-    done = recovery.restore(beginning, request.request)
+    done = recovery.restore(restore_point, request.request)
     if isinstance(done, Superseded):
         raise superseded_error(name, done)
     report_state_left_behind(name, done.genesis)
@@ -66,18 +66,18 @@ def plan_fork(context: Context, name: str, timeline: str, request: RestoreReques
     Raises:
         TidemarkError: as in `fork`.
     """
-    recovery, beginning = find_beginning(context, name, request)
-    return recovery.fork_draft(beginning, timeline, request.request)
+    recovery, restore_point = find_restore_point(context, name, request)
+    return recovery.fork_draft(restore_point, timeline, request.request)
 
 
 def fork(context: Context, name: str, timeline: str, request: RestoreRequest) -> Forked:
     """Begins a named timeline next to the live one; see `Recovery.fork`.
 
     Raises:
-        TidemarkError: as in `Recovery.fork` and `RestoreRequest.beginning`.
+        TidemarkError: as in `Recovery.fork` and `RestoreRequest.find_restore_point`.
     """
-    recovery, beginning = find_beginning(context, name, request)
-    done = recovery.fork(beginning, timeline, request.request)
+    recovery, restore_point = find_restore_point(context, name, request)
+    done = recovery.fork(restore_point, timeline, request.request)
     report_state_left_behind(name, done.genesis)
     return done
 
@@ -149,9 +149,9 @@ def get_timeline(context: Context, name: str, timeline: str) -> Branch:
     return branch(timelines, timeline, timelines.live())
 
 
-def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning, RestorePlan]:
-    recovery, beginning = find_beginning(context, name, request)
-    plan = plan_restore_from(recovery, beginning, context.pipeline(name))
+def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, RestorePoint, RestorePlan]:
+    recovery, restore_point = find_restore_point(context, name, request)
+    plan = plan_restore_from(recovery, restore_point, context.pipeline(name))
     verification.open_verifier(context, name).verify_kept_rows(plan.genesis, plan.checkpoint)
     if request.newest_whole and plan.sent_again:
         raise ConflictError(
@@ -159,10 +159,10 @@ def _planned(context: Context, name: str, request: RestoreRequest) -> tuple[Reco
             safe="nothing was started or changed.",
             next=f"omit --restore-sinks, or name the checkpoint: --checkpoint {plan.checkpoint.plan.name}.",
         )
-    return recovery, beginning, plan
+    return recovery, restore_point, plan
 
 
-def find_beginning(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, Beginning]:
+def find_restore_point(context: Context, name: str, request: RestoreRequest) -> tuple[Recovery, RestorePoint]:
     """Returns the recovery and the verified beginning of a timeline, so that nothing is left half started."""
     coordinator, pipeline = context.coordinator(context.require_pipeline(name)), context.pipeline(name)
     if request.newest_whole:
@@ -171,11 +171,11 @@ def find_beginning(context: Context, name: str, request: RestoreRequest) -> tupl
         found = latest_valid(chain, partial(verification.verify_checkpoint, context), request.max_fallback)
         for passed, why in found.passed_over:
             _log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
-        beginning = request.at(found).beginning(coordinator)
+        restore_point = request.at(found).find_restore_point(coordinator)
     else:
-        beginning = request.beginning(coordinator)
-        verification.verify_checkpoint(context, beginning.checkpoint)
-    return Recovery(coordinator=coordinator, pipeline=pipeline), beginning
+        restore_point = request.find_restore_point(coordinator)
+        verification.verify_checkpoint(context, restore_point.checkpoint)
+    return Recovery(coordinator=coordinator, pipeline=pipeline), restore_point
 
 
 def describe_timeline(found: Branch) -> TimelineFacts:

@@ -63,7 +63,7 @@ def preview_backfill(context: Context, name: str, request: RestoreRequest) -> Ba
         ConflictError: the checkpoint is not on the line to the live head, or the savepoint is drained.
     """
     coordinator = context.coordinator(history_cache.require_planned(context, name))
-    wanted = request.beginning(coordinator).checkpoint
+    wanted = request.find_restore_point(coordinator).checkpoint
     plans = recorded_since(coordinator, wanted)
     found = [entry for plan in plans if (entry := history_cache.get_entry(context, name, plan.id)) is not None]
     return BackfillPreview(

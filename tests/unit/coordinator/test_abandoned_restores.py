@@ -9,7 +9,7 @@ from tests.support.bank import BankPipeline
 from tests.support.crashes import Killed
 from tests.unit.coordinator.test_ending import kept
 from tests.unit.coordinator.test_recovery import dying, three
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Ended, Restored, Superseded
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -21,11 +21,11 @@ from tidemark.model.retention.savepoint import SavepointRequest
 CLAIM = RestoreRequest(savepoint="june", claim=True)
 
 
-def saved(bank: BankPipeline) -> Beginning:
+def saved(bank: BankPipeline) -> RestorePoint:
     """A savepoint of the first of three checkpoints, to be claimed."""
     three(bank)
     bank.savepoints.create(SavepointRequest(name="june", owner="me", origin="june", checkpoint=1))
-    return CLAIM.beginning(bank.coordinator)
+    return CLAIM.find_restore_point(bank.coordinator)
 
 
 def close(bank: BankPipeline, name: str = "t2") -> Ended:
@@ -49,7 +49,7 @@ def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str
     bank = BankPipeline()
     first, *_ = three(bank)
     with pytest.raises(Killed):
-        dying(bank, *at).restore(Beginning(checkpoint=first))
+        dying(bank, *at).restore(RestorePoint(checkpoint=first))
     if at in {("fate", "after"), ("closing", "before")}:
         with pytest.raises(ConflictError, match="being restored"):
             close(bank)
@@ -64,16 +64,18 @@ def test_a_restore_that_died_can_be_closed_once_it_cannot_win(at: tuple[str, str
 def test_a_restore_that_was_superseded_can_be_closed() -> None:
     bank = BankPipeline()
     made = three(bank)
-    faster = interrupted(bank, ("closing", "before"), lambda: bank.recovery.restore(Beginning(checkpoint=made[1]), "b"))
-    assert isinstance(faster.restore(Beginning(checkpoint=made[0]), "a"), Superseded)
+    faster = interrupted(
+        bank, ("closing", "before"), lambda: bank.recovery.restore(RestorePoint(checkpoint=made[1]), "b")
+    )
+    assert isinstance(faster.restore(RestorePoint(checkpoint=made[0]), "a"), Superseded)
     assert close(bank).won
     assert bank.coordinator.timelines.live() == "t3"
-    assert isinstance(bank.recovery.restore(Beginning(checkpoint=made[0]), "a"), Superseded), "as it was told before"
+    assert isinstance(bank.recovery.restore(RestorePoint(checkpoint=made[0]), "a"), Superseded), "as it was told before"
 
 
 def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
     bank = BankPipeline()
-    first = Beginning(checkpoint=three(bank)[0])
+    first = RestorePoint(checkpoint=three(bank)[0])
     for name in ("t2", "t3"):
         with pytest.raises(Killed):
             dying(bank, "genesis", "after").restore(first)
@@ -85,7 +87,7 @@ def test_the_same_words_restore_again_after_what_they_left_was_closed() -> None:
 
 def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed() -> None:
     bank = BankPipeline()
-    first = Beginning(checkpoint=three(bank)[0])
+    first = RestorePoint(checkpoint=three(bank)[0])
     with pytest.raises(Killed):
         dying(bank, "genesis", "after").restore(first, "r1")
     close(bank)
@@ -97,7 +99,7 @@ def test_a_request_with_an_id_is_not_carried_out_after_its_timeline_was_closed()
 @pytest.mark.parametrize("at", [("genesis", "after"), ("fate", "before"), ("fate", "after")])
 def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
     bank = BankPipeline()
-    first, told = Beginning(checkpoint=three(bank)[0]), list[object]()
+    first, told = RestorePoint(checkpoint=three(bank)[0]), list[object]()
 
     def end() -> None:
         try:
@@ -119,16 +121,16 @@ def test_of_a_restore_and_an_end_one_is_refused(at: tuple[str, str]) -> None:
 
 def test_a_savepoint_that_was_claimed_is_free_again() -> None:
     bank = BankPipeline()
-    beginning = saved(bank)
+    restore_point = saved(bank)
     with pytest.raises(Killed):
-        dying(bank, "fate", "before").restore(beginning)
+        dying(bank, "fate", "before").restore(restore_point)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
         bank.savepoints.get("june")
     assert Ending(coordinator=bank.coordinator).plan("t2").gives_back == "june"
     assert close(bank).gives_back == "june"
     assert kept(bank) == [1, 3], "it pins again"
     assert bank.savepoints.get("june").claimed_by is None
-    done = bank.recovery.restore(CLAIM.beginning(bank.coordinator))
+    done = bank.recovery.restore(CLAIM.find_restore_point(bank.coordinator))
     assert isinstance(done, Restored)
     june = bank.savepoints.find("june")
     assert june is not None and june.claimed_by == done.genesis.timeline
@@ -155,7 +157,7 @@ def test_an_end_that_died_gives_the_savepoint_back_when_it_is_repeated(at: tuple
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_end_once_more(dies: bool) -> None:
     bank = BankPipeline()
-    beginning = saved(bank)
+    restore_point = saved(bank)
 
     def crash(step: str, moment: str) -> None:
         if (step, moment) == ("genesis", "after"):
@@ -164,7 +166,7 @@ def test_a_claim_that_an_end_overtakes_is_undone_by_the_restore_or_by_the_same_e
             raise Killed
 
     with pytest.raises(Killed if dies else ConflictError):
-        Recovery(coordinator=replace(bank.coordinator, listener=crash)).restore(beginning)
+        Recovery(coordinator=replace(bank.coordinator, listener=crash)).restore(restore_point)
     if dies:
         june = bank.savepoints.find("june")
         assert june is not None and june.claimed_by == "t2"

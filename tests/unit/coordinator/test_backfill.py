@@ -11,7 +11,7 @@ from tests.support.memory import dag_run
 from tidemark import Fold, KafkaSource, state
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.plans.replay_ranges import steps
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.operators import Process
@@ -181,7 +181,7 @@ def test_the_end_of_the_log_is_not_asked_for() -> None:
 def test_a_savepoint_that_the_live_timeline_did_not_come_through_is_refused() -> None:
     bank = BankPipeline()
     made = five(bank)
-    bank.recovery.restore(Beginning(checkpoint=made[1]))
+    bank.recovery.restore(RestorePoint(checkpoint=made[1]))
     bank.send(1)
     bank.complete()
     with pytest.raises(ConflictError, match="is at chk-4, which is not an ancestor of chk-6"):
@@ -226,12 +226,12 @@ def _second() -> Fold:
 def test_a_fork_that_reads_on_by_itself_is_nobodys_backfill() -> None:
     bank = BankPipeline()
     made = five(bank)
-    bank.recovery.fork(Beginning(checkpoint=made[3]), "mine")
+    bank.recovery.fork(RestorePoint(checkpoint=made[3]), "mine")
     own = CheckpointLoop(coordinator=bank.coordinator, pipeline=PIPELINE, execute=bank.execute, timeline="mine")
     own.run_once(ASK)
     with pytest.raises(ConflictError, match="has read new records"):
         backfill(bank, made[3], fork="mine").outlook()
-    bank.recovery.fork(Beginning(checkpoint=made[3]), "open")
+    bank.recovery.fork(RestorePoint(checkpoint=made[3]), "open")
     bank.coordinator.trigger(PIPELINE, ASK, "open")
     with pytest.raises(ConflictError, match="reads new records there"):
         repeat(bank, backfill(bank, made[3], fork="open"))

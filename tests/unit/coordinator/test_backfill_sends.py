@@ -37,7 +37,7 @@ def test_what_came_before_the_beginning_is_sent_either_way() -> None:
 @pytest.mark.parametrize("send", [False, True])
 def test_a_promoted_backfill_sends_what_was_not_sent_where_it_is_asked_to(send: bool) -> None:
     bank, one = half_sent()
-    one = backfill(bank, one.beginning.checkpoint, send=send)
+    one = backfill(bank, one.restore_point.checkpoint, send=send)
     repeat(bank, one)
     one.promote(lambda: None)
     assert bank.coordinator.timelines.live() == one.fork

@@ -7,7 +7,7 @@ import pytest
 from tests.support.bank import ASK, P0, BankPipeline, at
 from tests.support.memory import dag_run
 from tests.unit.coordinator.test_attempts import DECLINED, begun, sealed
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Completed, Covered, NothingOpen, OpenPlan, SealedPlan
 from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
@@ -127,7 +127,7 @@ def test_the_live_timeline_is_found_by_following_closings() -> None:
     bank = BankPipeline()
     bank.send(2)
     made = [bank.complete(), bank.complete()]
-    bank.recovery.restore(Beginning(checkpoint=made[0]))
+    bank.recovery.restore(RestorePoint(checkpoint=made[0]))
     assert bank.coordinator.head().timeline == "t2"
     assert list(bank.coordinator.checkpoints("t1")) == made[::-1]
     assert list(bank.coordinator.checkpoints()) == [made[0]]

@@ -10,7 +10,7 @@ from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tests.unit.coordinator.test_promotion import fork
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Completed, OpenPlan, Promoted, Subsumed
 from tidemark.coordinator.records.timeline_tree import branches
 from tidemark.coordinator.recovery import integrity as verification
@@ -62,7 +62,7 @@ def test_who_goes_on_with_an_ended_fork_is_told_so() -> None:
         bank.promotion.promote("fix", discard=True)
     with pytest.raises(ConflictError, match="timeline fix was closed\\n"):
         bank.coordinator.trigger(bank.pipeline, ASK, "fix")
-    bank.recovery.fork(Beginning(checkpoint=own), "again")
+    bank.recovery.fork(RestorePoint(checkpoint=own), "again")
     assert kept(bank) == [3, own.id], "a fork of what an ended one has left pins it"
 
 
@@ -71,7 +71,7 @@ def test_what_a_savepoint_pins_and_what_another_fork_began_at_stays() -> None:
     made, own = forked(bank)
     asked = SavepointRequest(name="june", owner="me", origin="june", checkpoint=own.id)
     bank.savepoints.create(asked)
-    bank.recovery.fork(Beginning(checkpoint=own), "of-the-fork")
+    bank.recovery.fork(RestorePoint(checkpoint=own), "of-the-fork")
     done = Ending(coordinator=bank.coordinator).close("fix")
     assert (done.savepoints, done.forks) == (("june",), ("of-the-fork",))
     assert kept(bank) == [made[2].id, own.id]
@@ -84,7 +84,7 @@ def test_what_a_savepoint_pins_and_what_another_fork_began_at_stays() -> None:
 def test_a_fork_without_a_checkpoint_lets_go_of_what_it_began_at() -> None:
     bank = BankPipeline()
     made = three(bank)
-    bank.recovery.fork(Beginning(checkpoint=made[0]), "idle")
+    bank.recovery.fork(RestorePoint(checkpoint=made[0]), "idle")
     assert kept(bank) == [1, 3]
     assert Ending(coordinator=bank.coordinator).close("idle").checkpoints == ()
     assert kept(bank) == [3]
@@ -98,7 +98,7 @@ def test_the_live_timeline_a_closed_one_and_nobody_are_refused() -> None:
         ending.close("t1")
     with pytest.raises(NotFoundError, match="no timeline 'nobody'"):
         ending.close("nobody")
-    bank.recovery.restore(Beginning(checkpoint=made[0]))
+    bank.recovery.restore(RestorePoint(checkpoint=made[0]))
     with pytest.raises(ConflictError, match="timeline t1 was closed for t2"):
         ending.close("t1")
 
@@ -113,7 +113,7 @@ def test_a_restore_that_died_behind_its_claim_is_finished_and_not_ended() -> Non
 
     with pytest.raises(Killed):
         replace(bank.recovery, coordinator=replace(bank.coordinator, listener=crash)).restore(
-            Beginning(checkpoint=made[0])
+            RestorePoint(checkpoint=made[0])
         )
     with pytest.raises(ConflictError, match="timeline t2 is being restored: it may take the next slot of t1"):
         Ending(coordinator=bank.coordinator).close("t2")

@@ -8,7 +8,7 @@ import pytest
 from tests.support.bank import ASK, P0, BankPipeline, at
 from tests.unit.coordinator.test_backfill import backfill, five, repeat
 from tidemark.coordinator.plans.planner import LEAP
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.errors import ConflictError
 from tidemark.ports import PlanRequest
 
@@ -72,7 +72,7 @@ def test_a_restored_timeline_is_as_old_as_its_restore() -> None:
     bank = lived()
     first = next(bank.coordinator.checkpoints())
     bank.clock.advance(FAR)
-    bank.recovery.restore(Beginning(checkpoint=first))
+    bank.recovery.restore(RestorePoint(checkpoint=first))
     assert bank.complete().plan.logical_time_ms == bank.clock.ms
 
 

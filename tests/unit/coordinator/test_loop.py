@@ -9,7 +9,7 @@ from tests.support.crashes import Killed
 from tests.support.memory import dag_run
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, covers
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused, SealedPlan, Subsumed
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -128,7 +128,7 @@ def test_a_fold_whose_timeline_ended_goes_on_with_the_live_one() -> None:
     bank = loaded()
     first = bank.complete(replace(DAY, interval_end=at(5)))
     plan = bank.plan(DAY)
-    bank.recovery.restore(Beginning(checkpoint=first))
+    bank.recovery.restore(RestorePoint(checkpoint=first))
     assert isinstance(bank.coordinator.state(plan), Subsumed)
     folded = bank.loop.fold(plan, DAY)
     assert isinstance(folded.state, SealedPlan)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tests.support.crashes import Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
 from tidemark.errors import ConflictError, NameRefusedError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -59,7 +59,7 @@ def _row(uid: str, account: str, number: int) -> dict[str, Any]:
 
 def patching(checkpoint: Checkpoint, name: str = "fixed", timeline: str = "", origin: str = "patch 1") -> Patching:
     return Patching(
-        beginning=Beginning(checkpoint=checkpoint),
+        restore_point=RestorePoint(checkpoint=checkpoint),
         pipeline=PIPELINE,
         timeline=timeline or name,
         savepoint=SavepointRequest(name=name, owner="me", origin=origin),
@@ -113,7 +113,7 @@ def test_the_fork_reads_on_and_what_it_reads_is_added_to_what_was_set() -> None:
     (last,) = loop.run_once(ASK).checkpoints
     assert list(last.plan.adopted) == ["accounts"]
     assert accounts(bank, last) == {"a": (12, 102), "b": (3, 3), "c": (3, 3), "new": (1, 5)}
-    bank.recovery.restore(Beginning(checkpoint=bank.coordinator.checkpoint(4), savepoint="fixed"))
+    bank.recovery.restore(RestorePoint(checkpoint=bank.coordinator.checkpoint(4), savepoint="fixed"))
     restored = bank.complete()
     assert restored.plan.slot.timeline == "t2"
     assert accounts(bank, restored) == accounts(bank, last)
@@ -185,7 +185,7 @@ def test_a_plan_that_was_aborted_is_planned_anew_by_the_same_patch() -> None:
 def test_names_that_are_taken_are_refused_before_anything_is_written() -> None:
     bank, source = grown()
     patcher(bank).patch(patching(source))
-    bank.recovery.fork(Beginning(checkpoint=source), "mine")
+    bank.recovery.fork(RestorePoint(checkpoint=source), "mine")
     before = bank.store.list("")
     with pytest.raises(ConflictError, match="savepoint fixed exists already"):
         patcher(bank).patch(patching(source, timeline="other", origin="patch 2"))

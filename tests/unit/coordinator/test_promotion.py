@@ -7,7 +7,7 @@ import pytest
 from tests.support.bank import ASK, BankPipeline
 from tests.unit.coordinator.test_recovery import three
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Superseded
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.errors import NotFoundError
@@ -17,7 +17,7 @@ from tidemark.model.checkpoint.store_objects import Closing
 
 def fork(bank: BankPipeline, at: Checkpoint, name: str = "fix") -> CheckpointLoop:
     """A fork, ready to advance."""
-    bank.recovery.fork(Beginning(checkpoint=at), name)
+    bank.recovery.fork(RestorePoint(checkpoint=at), name)
     return CheckpointLoop(coordinator=bank.coordinator, pipeline=bank.pipeline, execute=bank.execute, timeline=name)
 
 

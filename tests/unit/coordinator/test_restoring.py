@@ -70,14 +70,14 @@ class Asked(TypedDict, total=False):
 def plan(bank: BankPipeline, **asked: Unpack[Asked]) -> RestorePlan:
     """The dry run of a restore."""
     recovery = Recovery(coordinator=bank.coordinator, pipeline=bank.pipeline)
-    return plan_restore(recovery, RestoreRequest(**asked).beginning(bank.coordinator), bank.pipeline)
+    return plan_restore(recovery, RestoreRequest(**asked).find_restore_point(bank.coordinator), bank.pipeline)
 
 
 def restored(bank: BankPipeline, **asked: Unpack[Asked]) -> Restored:
     """A restore."""
     request = RestoreRequest(**asked)
     recovery = Recovery(coordinator=bank.coordinator, pipeline=bank.pipeline)
-    done = recovery.restore(request.beginning(bank.coordinator), request.request)
+    done = recovery.restore(request.find_restore_point(bank.coordinator), request.request)
     assert isinstance(done, Restored)
     return done
 
@@ -234,11 +234,11 @@ def test_a_claim_ends_the_savepoint_and_there_is_no_second_one() -> None:
     claimed = bank.savepoints.find("sp")
     assert claimed is not None and claimed.claimed_by == "t2"
     with pytest.raises(ConflictError, match="savepoint sp was claimed by timeline t2: it cannot be claimed again"):
-        RestoreRequest(savepoint="sp", claim=True).beginning(bank.coordinator)
+        RestoreRequest(savepoint="sp", claim=True).find_restore_point(bank.coordinator)
     with pytest.raises(NotFoundError, match="claimed by timeline t2"):
-        RestoreRequest(savepoint="sp").beginning(bank.coordinator)
+        RestoreRequest(savepoint="sp").find_restore_point(bank.coordinator)
     with pytest.raises(UsageError, match="claim without a savepoint"):
-        RestoreRequest(checkpoint=1, claim=True).beginning(bank.coordinator)
+        RestoreRequest(checkpoint=1, claim=True).find_restore_point(bank.coordinator)
 
 
 def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() -> None:
@@ -247,7 +247,7 @@ def test_a_claim_that_died_before_the_closing_is_finished_by_the_same_request() 
     bank.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
     asked = RestoreRequest(savepoint="sp", claim=True)
     with pytest.raises(Killed):
-        dying(bank, "closing", "before").restore(asked.beginning(bank.coordinator))
+        dying(bank, "closing", "before").restore(asked.find_restore_point(bank.coordinator))
     claimed = bank.savepoints.find("sp")
     assert claimed is not None and claimed.claimed_by == "t2"
     done = restored(bank, savepoint="sp", claim=True)
@@ -271,7 +271,7 @@ def test_what_is_about_to_be_deleted_is_not_begun_with() -> None:
     bank = BankPipeline()
     three(bank)
     bank.savepoints.create(SavepointRequest(name="sp", owner="o", origin="test", checkpoint=2))
-    asked = RestoreRequest(savepoint="sp").beginning(bank.coordinator)
+    asked = RestoreRequest(savepoint="sp").find_restore_point(bank.coordinator)
     bank.savepoints.dispose("sp")
     with pytest.raises(ConflictError, match="savepoint sp is about to be deleted"):
         bank.recovery.restore(asked)
@@ -281,7 +281,7 @@ def test_what_is_about_to_be_deleted_is_not_begun_with() -> None:
 def test_the_tree_of_timelines_is_read_from_their_ends() -> None:
     bank = BankPipeline()
     made = three(bank)
-    bank.recovery.fork(RestoreRequest(checkpoint=1).beginning(bank.coordinator), "fix")
+    bank.recovery.fork(RestoreRequest(checkpoint=1).find_restore_point(bank.coordinator), "fix")
     restored(bank, checkpoint=2)
     again = bank.complete()
     found = {b.timeline: b for b in branches(bank.coordinator.timelines)}

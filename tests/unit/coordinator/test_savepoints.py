@@ -9,7 +9,7 @@ import pytest
 from tests.support.bank import BankPipeline
 from tests.support.crashes import Killed
 from tests.support.memory import START_MS
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
@@ -85,7 +85,7 @@ def test_the_newest_checkpoint_or_any_other_one_is_pinned_by_one_small_object(ba
 
 
 def test_a_checkpoint_of_a_timeline_that_was_left_is_pinned_too(bank: BankPipeline) -> None:
-    bank.recovery.restore(Beginning(checkpoint=bank.coordinator.checkpoint(1)))
+    bank.recovery.restore(RestorePoint(checkpoint=bank.coordinator.checkpoint(1)))
     assert bank.coordinator.head().timeline == "t2"
     assert bank.savepoints.create(asked("left", 3)).timeline == "t1"
     assert bank.savepoints.create(asked("newest")).checkpoint == 1, "the live one, back to where it was born"
@@ -192,7 +192,7 @@ def refused(bank: BankPipeline, words: str) -> None:
 
 def test_a_timeline_that_was_born_of_it_needs_it_until_its_first_checkpoint(bank: BankPipeline) -> None:
     bank.savepoints.create(asked(checkpoint=2))
-    bank.recovery.restore(Beginning(checkpoint=bank.coordinator.checkpoint(2)))
+    bank.recovery.restore(RestorePoint(checkpoint=bank.coordinator.checkpoint(2)))
     refused(bank, "timeline t2, which began at it")
     bank.complete()
     assert bank.savepoints.dispose("sp").disposed
@@ -225,7 +225,7 @@ def test_another_savepoint_of_the_same_checkpoint_is_a_pin_of_its_own(bank: Bank
 
 def test_a_timeline_that_is_born_between_the_look_and_the_tombstone_is_seen(bank: BankPipeline) -> None:
     bank.savepoints.create(asked())
-    born = Beginning(checkpoint=bank.coordinator.checkpoint(3))
+    born = RestorePoint(checkpoint=bank.coordinator.checkpoint(3))
     fork = meanwhile(bank, "tombstone", lambda: bank.recovery.restore(born))
     with pytest.raises(ConflictError, match="timeline t2"):
         fork.dispose("sp")

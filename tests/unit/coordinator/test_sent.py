@@ -283,7 +283,7 @@ def test_a_delivery_that_ended_while_a_restore_began_is_seen() -> None:
     assert deliver(bank, 1) == [0]
     asked = RestoreRequest(checkpoint=1)
     with pytest.raises(Killed):
-        dying(bank, "closing", "before").restore(asked.beginning(bank.coordinator))
+        dying(bank, "closing", "before").restore(asked.find_restore_point(bank.coordinator))
     assert deliver(bank) == [1, 2]
     restored(bank, checkpoint=1)
     bank.send(1)

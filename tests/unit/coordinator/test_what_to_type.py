@@ -73,7 +73,7 @@ def fenced(bank: BankPipeline) -> None:
 
 
 def repeat_another_line(bank: BankPipeline) -> None:
-    bank.recovery.fork(RestoreRequest(checkpoint=2).beginning(bank.coordinator), "later")
+    bank.recovery.fork(RestoreRequest(checkpoint=2).find_restore_point(bank.coordinator), "later")
     list_remaining(bank.coordinator.timelines, ReplayProgress.of(bank.coordinator.head("later")), 1)
 
 
@@ -89,7 +89,7 @@ CASES: list[tuple[Callable[[BankPipeline], object], str]] = [
     (lambda bank: bank.coordinator.checkpoint(99), "tidemark checkpoint list bank "),
     (lambda bank: bank.coordinator.plan_of(99), "tidemark checkpoint list bank "),
     (lambda bank: bank.coordinator.head("nowhere"), "tidemark timeline list bank "),
-    (lambda bank: RestoreRequest(as_of_ms=0).beginning(bank.coordinator), "tidemark checkpoint list bank "),
+    (lambda bank: RestoreRequest(as_of_ms=0).find_restore_point(bank.coordinator), "tidemark checkpoint list bank "),
 ]
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class RestorePoint:
     """The checkpoint that a timeline begins with, and the options.
 
     Attributes:

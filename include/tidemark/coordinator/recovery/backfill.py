@@ -21,7 +21,7 @@ from tidemark.coordinator.plans.replay_ranges import (
     steps,
     whole,
 )
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Covered, OpenPlan, Promoted, Refused, SealedPlan, Superseded
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -117,13 +117,13 @@ class Backfill:
     on_failure: Callable[[FailureReport], None] = field(default=lambda report: None)
 
     @cached_property
-    def beginning(self) -> Beginning:
+    def restore_point(self) -> RestorePoint:
         """The checkpoint that the request names, read once.
 
         Raises:
-            NotFoundError, ReleasedError, ConflictError: as `RestoreRequest.beginning`.
+            NotFoundError, ReleasedError, ConflictError: as `RestoreRequest.find_restore_point`.
         """
-        return self.request.begins.beginning(self.coordinator)
+        return self.request.begins.find_restore_point(self.coordinator)
 
     @property
     def fork(self) -> str:
@@ -132,7 +132,7 @@ class Backfill:
         Raises:
             NameRefusedError: the name is not on the allow-list.
         """
-        begins = self.beginning.savepoint or self.beginning.checkpoint.plan.name
+        begins = self.restore_point.savepoint or self.restore_point.checkpoint.plan.name
         made = f"backfill-{begins[:_LONGEST]}-{self.pipeline.fingerprint[:8]}"
         return checked_name("timeline", self.request.fork or made)
 
@@ -150,14 +150,14 @@ class Backfill:
             IncompatibleStateError: the declaration does not fit the state of the savepoint.
             NotFoundError, BrokerError, CorruptObjectError: as the functions below raise them.
         """
-        begins, to = self.beginning.checkpoint.id, self._target()
+        begins, to = self.restore_point.checkpoint.id, self._target()
         head = self._head()
         done = () if head is None else self._done(head)
         if self.promoted:
             return Outlook(fork=self.fork, begins=begins, to=to, done=done, promoted=True, exists=True)
         # A draft of the fork: this checks the declaration and the files of the state.
-        self._recovery.genesis(self.beginning)
-        place = ReplayProgress.at(self.beginning.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
+        self._recovery.genesis(self.restore_point)
+        place = ReplayProgress.at(self.restore_point.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
         recorded = list_remaining(self.coordinator.timelines, place, to)
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
         left = steps(self.pipeline, recorded, self.request.max_records)
@@ -179,7 +179,7 @@ class Backfill:
         """
         found = self.outlook()
         if not found.exists:
-            self._recovery.fork(self.beginning, self.fork)
+            self._recovery.fork(self.restore_point, self.fork)
         return replace(found, exists=True)
 
     def trigger(self) -> CheckpointPlan | Checkpoint | None:
@@ -230,7 +230,7 @@ class Backfill:
             return None
         newest = done[-1]
         recorded = self.coordinator.checkpoint(newest.plan.replays[-1])
-        return Pair(recorded=recorded, repeated=newest, ancestor=self.beginning.checkpoint.id)
+        return Pair(recorded=recorded, repeated=newest, ancestor=self.restore_point.checkpoint.id)
 
     def promote(self, catch_up: Callable[[], object]) -> Promoted | Superseded:
         """Catches up with the live timeline and makes the fork live: one step, fenced by the slot of the closing.
@@ -266,7 +266,7 @@ class Backfill:
     def _unsent(self) -> dict[str, tuple[Checkpoint, ...]]:
         """Checkpoints after the beginning whose rows wait in outboxes, per sink."""
         timelines, found = self.coordinator.timelines, dict[str, tuple[Checkpoint, ...]]()
-        kept = {c.id for c in timelines.ancestry(self.beginning.checkpoint)}
+        kept = {c.id for c in timelines.ancestry(self.restore_point.checkpoint)}
         for due in list_undelivered(self.coordinator):
             if due.checkpoint.id not in kept:
                 found[due.table.name] = (*found.get(due.table.name, ()), due.checkpoint)
@@ -282,14 +282,14 @@ class Backfill:
         )
 
     def _target(self) -> int:
-        return _live_id(self.coordinator, self.beginning.checkpoint) if self.request.to is None else self.request.to
+        return _live_id(self.coordinator, self.restore_point.checkpoint) if self.request.to is None else self.request.to
 
     def _head(self) -> Head | None:
         """The head of the fork; None where it was not begun."""
         genesis = self.coordinator.objects.slot(self.fork, 1)
         if genesis is None:
             return None
-        if not isinstance(genesis, Genesis) or genesis.parent != self.beginning.checkpoint.id:
+        if not isinstance(genesis, Genesis) or genesis.parent != self.restore_point.checkpoint.id:
             raise self._other("it began at another checkpoint")
         head = self.coordinator.head(self.fork)
         if isinstance(head.entry, Closing) and not head.entry.successor:

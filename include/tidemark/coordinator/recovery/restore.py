@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.ancestry import since_split
 from tidemark.coordinator.plans.inputs import Parent
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.plans.sink_inputs import SentRecords, gone_back, restored_sinks
 from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.released_checkpoints import usable
@@ -40,11 +40,11 @@ class Recovery:
     coordinator: CheckpointCoordinator
     pipeline: Pipeline | None = None
 
-    def fork(self, beginning: Beginning, name: str, request: str = "") -> Forked:
+    def fork(self, restore_point: RestorePoint, name: str, request: str = "") -> Forked:
         """Begins a named timeline next to the live one; a repeated call finds the timeline of the first one.
 
         Args:
-            beginning: the checkpoint to begin at, and the options.
+            restore_point: the checkpoint to begin at, and the options.
             name: name of the timeline.
             request: the caller's id; a fork begun by another request is a different fork.
 
@@ -53,28 +53,28 @@ class Recovery:
             ConflictError: a timeline of this name began differently.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
-        wanted = self.fork_draft(beginning, name, request)
+        wanted = self.fork_draft(restore_point, name, request)
         found = self._put(wanted)
         _refuse_another(found, wanted)
         # The process that put the genesis may have died before its check, or while it was being refused.
         self._refuse_doomed(wanted)
         return Forked(genesis=found or wanted, won=found is None)
 
-    def fork_draft(self, beginning: Beginning, name: str, request: str = "") -> Genesis:
+    def fork_draft(self, restore_point: RestorePoint, name: str, request: str = "") -> Genesis:
         """Returns the genesis that `fork` would put now; nothing is written.
 
         Raises:
             NameRefusedError, ConflictError, UsageError, IncompatibleStateError, CorruptObjectError: as `fork`.
         """
-        wanted = replace(self.genesis(beginning), timeline=checked_timeline(name), why="fork", request=request)
+        wanted = replace(self.genesis(restore_point), timeline=checked_timeline(name), why="fork", request=request)
         _refuse_another(self.coordinator.objects.slot(name, 1), wanted)
         return wanted
 
-    def restore(self, beginning: Beginning, request: str = "") -> Restored | Superseded:
+    def restore(self, restore_point: RestorePoint, request: str = "") -> Restored | Superseded:
         """Makes a new timeline live that begins at a checkpoint of any timeline.
 
         Args:
-            beginning: the checkpoint to begin at, and the options.
+            restore_point: the checkpoint to begin at, and the options.
             request: the caller's id. A later call with the same id finds the result of the first one, whatever has been
                 restored since. Without an id, that is true only while the same timeline is live.
 
@@ -87,7 +87,7 @@ class Recovery:
                 that it pins is about to be deleted.
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
         """
-        wanted = self.draft(beginning, request)
+        wanted = self.draft(restore_point, request)
         found = self._find_or_put_genesis(wanted)
         while found.write_id != wanted.write_id and self._is_given_up(found, again := _after(found), request):
             wanted = replace(wanted, request=again)
@@ -99,7 +99,7 @@ class Recovery:
             )
         return self._close(found)
 
-    def draft(self, beginning: Beginning, request: str = "") -> Genesis:
+    def draft(self, restore_point: RestorePoint, request: str = "") -> Genesis:
         """Returns the genesis that a restore would put now, without a name yet.
 
         Raises:
@@ -107,32 +107,32 @@ class Recovery:
             BrokerError: sinks go back, and Kafka did not return its topics.
         """
         c, head = self.coordinator, self.coordinator.head()
-        live, made, sent = Parent.of(head), self.genesis(beginning), SentRecords(c.timelines).of(head.timeline)
-        if beginning.restore_sinks and sent:
+        live, made, sent = Parent.of(head), self.genesis(restore_point), SentRecords(c.timelines).of(head.timeline)
+        if restore_point.restore_sinks and sent:
             sent = gone_back(sent, made, c.log.topic_ids({*made.topic_ids, *live.topic_ids}))
-        found = restored_sinks(made, live, sent, go_back=beginning.restore_sinks)
+        found = restored_sinks(made, live, sent, go_back=restore_point.restore_sinks)
         if found.keeps_sinks and any(table.handle for table in live.sinks.values()):
             found = replace(found, sinks_of=_sinks_of(head.entry))
-        wanted = request or beginning.request(head.timeline)
+        wanted = request or restore_point.request(head.timeline)
         return replace(found, why="restore", request=wanted, closes=head.timeline)
 
-    def genesis(self, beginning: Beginning) -> Genesis:
+    def genesis(self, restore_point: RestorePoint) -> Genesis:
         """Returns the record that a timeline would begin with, without a name and not written yet.
 
         Raises:
-            UsageError, IncompatibleStateError: see `Beginning.genesis`.
+            UsageError, IncompatibleStateError: see `RestorePoint.genesis`.
             ReleasedError: retention has released the checkpoint.
             CorruptObjectError: files of the checkpoint are gone.
         """
         c = self.coordinator
-        made = beginning.genesis(self.pipeline, write_id=c.write_ids(), at_ms=c.clock.now_ms())
+        made = restore_point.genesis(self.pipeline, write_id=c.write_ids(), at_ms=c.clock.now_ms())
         broken = [uid for uid, handle in made.handles.items() if not c.files_exist(handle)]
         if broken:
             # The checkpoint may have been released since it was chosen.
-            usable(c.timelines, beginning.checkpoint)
+            usable(c.timelines, restore_point.checkpoint)
             refuse_stillborn(c.objects, made)
             raise CorruptObjectError(
-                f"{beginning.checkpoint.plan.name} cannot be restored: files of {', '.join(broken)} are gone",
+                f"{restore_point.checkpoint.plan.name} cannot be restored: files of {', '.join(broken)} are gone",
                 safe="nothing was written.",
                 next="choose another checkpoint, or restore the files from a backup of the warehouse.",
             )

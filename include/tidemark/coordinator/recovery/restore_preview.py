@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.plans.ancestry import since_split
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import Loss, plan_ranges, refuse
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered, leaving_tables
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
@@ -106,7 +106,7 @@ class RestorePlan:
         return words + (f"; rows of {gone} were never sent, and retention has released them" if gone else "")
 
 
-def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -> RestorePlan:
+def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipeline) -> RestorePlan:
     """Plans a restore without writing; asks Kafka which records it still has.
 
     Raises:
@@ -115,7 +115,7 @@ def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -
         NotFoundError, BrokerError: Kafka does not know the topic, or does not answer.
     """
     c = recovery.coordinator
-    genesis, live = recovery.draft(beginning), c.head()
+    genesis, live = recovery.draft(restore_point), c.head()
     ours = _parent(genesis)
     found = plan_ranges(pipeline, _ANYTHING, ours, c.log)
     there, timelines = Parent.of(live), c.timelines
@@ -123,11 +123,11 @@ def plan_restore(recovery: Recovery, beginning: Beginning, pipeline: Pipeline) -
     same = {topic for topic, number in ours.topic_ids.items() if there.topic_ids.get(topic, number) == number}
     starts = {tp: ours.ends.get(tp, 0) if tp.topic in same else 0 for tp in {*ours.ends, *there.ends}}
     again = {tp: OffsetRange(at, there.ends[tp]) for tp, at in sorted(starts.items()) if there.ends.get(tp, 0) > at}
-    waiting = list(_waiting(sent, genesis, timelines.ancestry(beginning.checkpoint)))
-    left = since_split(timelines.chain(live.timeline), timelines.ancestry(beginning.checkpoint))
+    waiting = list(_waiting(sent, genesis, timelines.ancestry(restore_point.checkpoint)))
+    left = since_split(timelines.chain(live.timeline), timelines.ancestry(restore_point.checkpoint))
     return RestorePlan(
         genesis=replace(genesis, timeline=""),
-        checkpoint=beginning.checkpoint,
+        checkpoint=restore_point.checkpoint,
         left=tuple(left),
         read_again=again,
         gaps=found.losses,

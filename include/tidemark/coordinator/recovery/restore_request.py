@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK, SteppedBack
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -25,7 +25,7 @@ class RestoreRequest:
         newest_whole: the newest checkpoint of the live timeline that is not damaged; see `at`.
         max_fallback: the most damaged checkpoints that `newest_whole` may pass over.
         force: continue from a savepoint that the pipeline was drained with.
-        claim, restore_sinks, allow_non_restored_state, renamed, note: see `Beginning`.
+        claim, restore_sinks, allow_non_restored_state, renamed, note: see `RestorePoint`.
         accept_loss: restore although Kafka lacks records after the checkpoint.
         request: the caller's id of the request; see `Recovery.restore`.
     """
@@ -56,7 +56,7 @@ class RestoreRequest:
         """The request for the checkpoint that a fallback has reached."""
         return replace(self, checkpoint=found.checkpoint.id, newest_whole=False)
 
-    def beginning(self, coordinator: CheckpointCoordinator) -> Beginning:
+    def find_restore_point(self, coordinator: CheckpointCoordinator) -> RestorePoint:
         """Resolves where the timeline begins; a fallback has been resolved before, by `at`.
 
         Raises:
@@ -65,7 +65,7 @@ class RestoreRequest:
             ConflictError: the savepoint is drained, or another timeline claimed it.
             UsageError: a claim without a savepoint.
         """
-        return Beginning(
+        return RestorePoint(
             checkpoint=self._checkpoint(coordinator),
             savepoint=self.savepoint or "",
             claim=self.claim,

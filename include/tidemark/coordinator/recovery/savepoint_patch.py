@@ -13,7 +13,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import InputPlanner, PlannedInputs
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.states import Completed, NothingOpen
 from tidemark.coordinator.records.timelines import Freezer, Head
 from tidemark.coordinator.recovery.idle_plans import Idle, parent_of
@@ -41,14 +41,14 @@ class Patching:
     """The source of a patch, and its target.
 
     Attributes:
-        beginning: the checkpoint to patch.
+        restore_point: the checkpoint to patch.
         pipeline: the current declaration.
         timeline: name of the fork.
         savepoint: the new savepoint; its origin distinguishes this patch from every other one.
         uids: operators that get rows.
     """
 
-    beginning: Beginning
+    restore_point: RestorePoint
     pipeline: Pipeline
     timeline: str
     savepoint: SavepointRequest
@@ -85,7 +85,7 @@ class Patcher:
         """
         self.refuse_taken(wanted)
         recovery = Recovery(coordinator=self.coordinator, pipeline=wanted.pipeline)
-        genesis = recovery.fork(wanted.beginning, wanted.timeline, wanted.origin).genesis
+        genesis = recovery.fork(wanted.restore_point, wanted.timeline, wanted.origin).genesis
         found = self._standing(wanted, genesis)
         done = self._begun(wanted, genesis, found) if isinstance(found, Slot) else self._complete(found)
         request = replace(wanted.savepoint, checkpoint=done.id)
