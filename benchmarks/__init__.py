@@ -1,1 +1,1 @@
-"""What `make bench` runs."""
+"""The benchmarks that `make bench` runs."""

@@ -1,10 +1,11 @@
 """`python -m benchmarks.airflow_latency`, a part of `make bench`: from a trigger to a completed checkpoint.
 
-The whole stack is started: Kafka, a warm Spark Connect server, Airflow with its scheduler and SQLite. Records are
-produced, then a DAG run is triggered by REST and waited for; one run at a time, the pipelines taking turns. The first
-runs warm and do not count. Every run's checkpoint must have read what was produced, and the final state of each
-pipeline is compared with numpy's, key by key. Writes docs/benchmarks/airflow-latency.json and .md; `BENCH=quick` is
-small and writes files of its own, which are not kept.
+The benchmark starts the whole stack: Kafka, a warm Spark Connect server, and Airflow with its scheduler and SQLite. It
+produces records, triggers a DAG run over REST and waits for it to end. Runs never overlap, and the pipelines take
+turns. The first runs warm up the stack and do not count. Each checkpoint must have read exactly the produced records,
+and the final state of each pipeline is compared with numpy's, key by key. The results are written to
+docs/benchmarks/airflow-latency.json and .md; `BENCH=quick` runs a small version and writes separate files that Git
+ignores.
 """
 
 import json
@@ -37,22 +38,22 @@ QUICK = os.environ.get("BENCH") == "quick"
 COMMAND = f"{'BENCH=quick ' if QUICK else ''}PYTHONPATH=include python -m benchmarks.airflow_latency"
 KEYS = 20_000
 MANY = 20_000 if QUICK else 336_776
-"""As many as the flights of 2013."""
+"""The number of flights in 2013."""
 WARM, ROUNDS, FEW = (1, 2, 1) if QUICK else (3, 16, 3)
 CASES = (("timed", 0), ("timed", 10_000), ("gated", 10_000))
 SETTLE = 0.5
-"""Seconds until the last task's process is gone, so that its CPU is counted."""
+"""Seconds to wait after a run, so that the last task's process has ended and its CPU time is counted."""
 Row = dict[str, Any]
 
 
 @dataclass
 class Measurement:
-    """One stack, and what was sent to it.
+    """A running stack and the records produced to it.
 
     Attributes:
-        settings: of the stack.
-        api: its Airflow.
-        sent: batches per pipeline, for the oracle.
+        settings: the stack's settings.
+        api: the client of the stack's Airflow.
+        sent: the batches produced per pipeline, from which the oracle computes the expected state.
     """
 
     settings: Settings
@@ -60,14 +61,14 @@ class Measurement:
     sent: dict[str, list[Updates]] = field(default_factory=dict)
 
     def begin(self, *dags: str) -> None:
-        """A topic for each pipeline, and its DAG unpaused."""
+        """Creates a topic for each pipeline and unpauses its DAG."""
         for dag in dags:
             self.sent[dag] = []
             create_topic(self.settings.kafka_address, dag)
             Dag(api=self.api, id=dag).pause(False)
 
     def run(self, dag: str, records: int, number: int) -> Row:
-        """Produces records and takes them by one DAG run; its checkpoint must have read as many."""
+        """Produces records, runs the DAG once, and asserts that its checkpoint read all of them."""
         if records:
             batch = generator.uniform(KEYS, records, SEED + sum(map(len, self.sent.values())))
             generator.produce(self.settings.kafka_address, dag, batch)
@@ -97,7 +98,7 @@ class Measurement:
 
 
 def main() -> int:
-    """Runs the benchmark in a stack of its own and writes data and page."""
+    """Runs the benchmark in a separate stack and writes the data and the page."""
     with warm_stack() as (settings, api):
         measurement = Measurement(settings, api)
         rows = list(_rows(measurement))

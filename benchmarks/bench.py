@@ -1,10 +1,11 @@
 """`make bench`: seconds and bytes per checkpoint over state size; every run is checked against numpy.
 
-For each size a topic is loaded with one update per key and a first checkpoint takes them all. Then rounds of 20,000
-uniform updates follow, one checkpoint per size and round, interleaved, so that a noisy neighbour hits all sizes
-alike. The time runs from the call that plans (Kafka's offsets) to the published manifest; producing is not in it. What
-is due is compacted after each checkpoint, and timed apart. Two of the sizes are taken by a process operator too, which
-looks its keys up in the state; it adds up what the fold adds up, over the same topic.
+For each size, a topic is loaded with one update per key, and a first checkpoint reads them all. Rounds of 20,000
+uniform updates follow, with one checkpoint per pipeline and round, interleaved so that a noisy neighbour affects all
+sizes alike. The time runs from the call that plans the checkpoint (and asks Kafka for its offsets) to the published
+manifest; it does not include producing. Due compactions run after each checkpoint and are timed separately. Every size
+except the smallest also has a pipeline with a process operator, which looks up its keys in the state and computes the
+same totals as the fold, from the same topic.
 """
 
 import io
@@ -44,7 +45,7 @@ COMMAND = "BENCH=quick make bench" if QUICK else "make bench"
 
 
 def main() -> int:
-    """Runs the benchmark in a stack of its own and writes the report."""
+    """Runs the benchmark in a separate stack and writes the report."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))
@@ -103,7 +104,7 @@ def _checkpoint(context: Context, name: str, n: int) -> dict[str, Any]:
 
 
 def _plain_bytes(context: Context, made: Checkpoint) -> int:
-    """Bytes of what the checkpoint changed, keys and fields, in one Parquet file by pyarrow."""
+    """The size of the checkpoint's changed rows, keys and fields only, as one Parquet file written by pyarrow."""
     segment = made.handles["totals"].segments[-1]
     assert isinstance(context.settings.warehouse, Path)
     folder = context.settings.warehouse / segment.path
@@ -115,7 +116,7 @@ def _plain_bytes(context: Context, made: Checkpoint) -> int:
 
 
 def _diff(context: Context, name: str, detail: Detail) -> dict[str, Any]:
-    """What a diff over one percent of the keys reads."""
+    """Diffs about one percent of the keys: the changed keys, the share of bytes read, and the seconds."""
     wanted = max(1, PIPELINES[name] // 100 // UPDATES)
     newest, *_, older = reads.list_checkpoints(context, name, wanted + 1)
     request = DiffRequest(uid="totals", before=older.plan.id, after=newest.plan.id, detail=detail, limit=20)
@@ -147,7 +148,7 @@ def _check(context: Context, name: str) -> int:
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
-    """Makes a topic of four partitions that keeps its records."""
+    """Creates a topic with four partitions and unlimited retention."""
     config = {"retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 4, 1, config=config)])[topic].result(30)

@@ -1,8 +1,8 @@
-"""A year of real flights as updates of a key, month by month; and their oracle, from the data set itself.
+"""A year of real flights as keyed updates, month by month, and an oracle computed from the data set itself.
 
-The key is the tail number, `(none)` where the data set has none; the amount is the distance in miles; the time is the
-scheduled departure. The oracle reads the CSV anew: its times come from the data set's hours in UTC, not from New York's
-clocks.
+The key is the tail number, or `(none)` where the data set has none; the amount is the distance in miles; the time is
+the scheduled departure. The oracle reads the CSV file independently and takes its times from the data set's UTC hours
+instead of converting New York's local time.
 """
 
 import json
@@ -27,7 +27,7 @@ Sent = tuple[int, bytes, bytes, int]
 
 
 def month_end(month: int) -> datetime:
-    """When a month of the year ends in New York, from 1."""
+    """The end of a month in New York's time; January is 1."""
     return datetime(YEAR + month // 12, month % 12 + 1, 1, tzinfo=NEW_YORK)
 
 
@@ -36,7 +36,7 @@ class Months:
     """The first months of the year.
 
     Attributes:
-        count: how many.
+        count: the number of months.
     """
 
     count: int = 12
@@ -52,7 +52,7 @@ class Months:
         return found
 
     def expected_state(self) -> State:
-        """What every key must hold at the end."""
+        """The expected state of every key after the last month, computed from the CSV file."""
         types = {"tailnum": pa.string(), "time_hour": pa.timestamp("us", tz="UTC")}
         options = pv.ConvertOptions(
             include_columns=["month", "tailnum", "distance", "time_hour", "minute"],

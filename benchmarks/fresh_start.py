@@ -1,8 +1,8 @@
-"""Where the time of a fresh process goes: `PYTHONPATH=include:. python -m benchmarks.fresh_start` prints a table.
+"""Where a fresh process spends its time: `PYTHONPATH=include:. python -m benchmarks.fresh_start` prints a table.
 
-Runs of 20,000 updates at 100,000 keys, in turns, each in a process of its own with a driver of its own, as in the
-comparison (`peers`, scenario d). Of each step the table has seconds, and in brackets seconds of processor time of
-Python and of its JVM, which say more while others use the machine; medians.
+The systems take turns processing 20,000 updates at 100,000 keys. Each run is a new process with its own driver, as in
+scenario d of the comparison (`peers`). For each step, the table shows the median seconds and, in brackets, the median
+CPU seconds of Python and its JVM, which are more reliable while other work uses the machine.
 """
 
 import json
@@ -25,11 +25,11 @@ SYSTEMS = ("tidemark", "append", "append-tuned")
 PYTHON, JVM, CONTEXT = "Python and its imports", "JVM", "Spark context"
 SESSION, RUN = "session", "the run itself"
 Told = Mapping[str, tuple[float, float]]
-"""By step: seconds, and seconds of processor time; of `classes` how many were loaded."""
+"""The seconds and CPU seconds of each step; `classes` has the number of loaded classes instead."""
 
 
 def main() -> int:
-    """Measures beside a broker of its own, or is one of the processes that are measured."""
+    """Starts a broker and measures; with an argument, runs as one of the measured processes."""
     if sys.argv[1:]:
         sys.stdout.write(json.dumps(_once(json.loads(sys.argv[1]))) + "\n")
         return 0
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _measured(bootstrap: str, home: Path, classes: str) -> dict[str, list[Told]]:
-    """The rounds of every system, without the load, in which the query's archive is made."""
+    """Measures the rounds of every system, except the load, during which the query's class archive is created."""
     from benchmarks import generator
     from benchmarks.bench import SEED, create_topic
     from benchmarks.peers.places import in_turn
@@ -82,7 +82,7 @@ def _process(asked: Mapping[str, Any]) -> Told:
 
 
 def _once(asked: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """One run, whose process has begun when it was asked."""
+    """Times the steps of one run, from the moment when the parent process requested it."""
     from pyspark.core import context
 
     from benchmarks.peers.fresh_drivers import begun, left
@@ -127,7 +127,7 @@ def _table(found: Mapping[str, Sequence[Told]]) -> Iterator[str]:
     yield f"| step | {' | '.join(TITLES[kind] for kind in found)} |"
     yield "|---|" + "---:|" * len(found)
     for step in (PYTHON, JVM, CONTEXT, SESSION, RUN):
-        yield f"| {step} | {' | '.join(_cell([told[step] for told in rounds]) for rounds in found.values())} |"
+        yield f"| {step} | {' | '.join(_cell([each[step] for each in rounds]) for rounds in found.values())} |"
     sums = [[_sum(told) for told in rounds] for rounds in found.values()]
     yield f"| all | {' | '.join(_cell(rounds) for rounds in sums)} |"
     loaded = (statistics.median(told["classes"][0] for told in rounds) for rounds in found.values())

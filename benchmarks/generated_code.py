@@ -1,7 +1,8 @@
-"""What kept code is worth: `PYTHONPATH=include python -m benchmarks.generated_code` prints a Markdown table.
+"""Effect of caching generated code: `PYTHONPATH=include python -m benchmarks.generated_code` prints a Markdown table.
 
-Small checkpoints of the flights, on one server after the other: with what Spark's own server class leaves (code is kept
-per session, a hundred classes of it), and as the embedded Spark is. Only the last checkpoints count, when it is warm.
+Each server runs small checkpoints of the flights. The first has the defaults of Spark's own server class, which caches
+up to a hundred classes per session; the second shares a cache of that size between sessions; the third is configured as
+the embedded Spark. Only the last checkpoints count, when the server is warm.
 """
 
 import statistics
@@ -39,7 +40,7 @@ SERVERS = {
 
 
 def main() -> int:
-    """Measures in stacks of its own, one after the other."""
+    """Measures each server in a separate stack, one after another, and prints the table."""
     sys.stdout.write(
         "| generated code is kept | classes compiled | server's CPU, s | checkpoint, s |\n|---|---:|---:|---:|\n"
     )
@@ -57,7 +58,7 @@ def main() -> int:
 
 
 def _measured(settings: Settings) -> list[tuple[int, float, float]]:
-    """Classes compiled, CPU seconds of the server, and seconds, per checkpoint."""
+    """The classes compiled, the server's CPU seconds, and the seconds of each checkpoint."""
     control.up(settings, only=("kafka", "spark"))
     try:
         _fill(settings)

@@ -1,6 +1,6 @@
-"""Deterministic updates: the same seed makes the same records, and the expected state without any project code.
+"""Deterministic updates: a seed always yields the same records, and the expected state needs no project code.
 
-Key choices beside `uniform`, new keys and deletes are in `benchmarks.workload`.
+`benchmarks.workload` adds new keys, deletes, and key choices other than `uniform`.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ class Updates:
 
     Attributes:
         keys: key numbers.
-        amounts: what each record adds; it is the second of its event time too, where `deletes` is given.
-        deletes: which records are tombstones, or None where the topic has none: then records bear no message key.
+        amounts: the amount that each record adds; where `deletes` is given, also the second of its event time.
+        deletes: which records are tombstones, or None for a topic without them, whose records have no message key.
     """
 
     keys: np.ndarray
@@ -42,12 +42,12 @@ def uniform(keys: int, count: int, seed: int) -> Updates:
 
 
 def key_text(number: int) -> str:
-    """Sixteen bytes that spread like a hash."""
+    """A key of sixteen hexadecimal characters that spread like a hash."""
     return hashlib.blake2b(number.to_bytes(8, "big"), digest_size=8).hexdigest()
 
 
 def produce(bootstrap: str, topic: str, updates: Updates, partitions: int = 4) -> None:
-    """Writes the updates; the partition is the key number modulo the partitions."""
+    """Writes the updates; a record's partition is its key number modulo `partitions`."""
     send(bootstrap, topic, ((n % partitions, key, value, START_MS) for n, key, value in _records(updates)))
 
 
@@ -55,7 +55,7 @@ def send(bootstrap: str, topic: str, records: Iterable[tuple[int, bytes | None, 
     """Writes records: partition, message key, value and timestamp in milliseconds since 1970.
 
     Raises:
-        RuntimeError: the broker has not taken all of them in two minutes.
+        RuntimeError: the broker did not acknowledge all records within two minutes.
     """
     producer = Producer(
         {
@@ -74,7 +74,7 @@ def send(bootstrap: str, topic: str, records: Iterable[tuple[int, bytes | None, 
 
 
 def _records(updates: Updates) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Key number, message key and value of every record."""
+    """Yields the key number, message key and value of every record."""
     pairs = zip(updates.keys.tolist(), updates.amounts.tolist(), strict=True)
     if updates.deletes is None:
         for number, amount in pairs:

@@ -1,8 +1,8 @@
-"""What a page of the Airflow plugin costs at many checkpoints: `python -m benchmarks.history_pages [COUNT]`.
+"""Cost of the Airflow plugin's pages at many checkpoints: `python -m benchmarks.history_pages [COUNT]`.
 
-A long history is copied from one real checkpoint (`long_history`). A new process then answers until all manifests are
-read (the first answers after a start of the API server), and once more. Prints one JSON object; the figures are in
-docs/benchmarks.
+The benchmark copies one real checkpoint into a long history (`long_history`). A new context then answers until it has
+read all manifests, like an API server after its start; after that, each page is timed. The figures are printed as one
+JSON object and published in docs/benchmarks.
 """
 
 import json
@@ -29,7 +29,7 @@ ROUNDS = 9
 
 
 def main() -> int:
-    """Measures and prints."""
+    """Measures the pages and prints the figures as JSON."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     with tempfile.TemporaryDirectory(prefix="tidemark-pages-") as folder:
         LongHistory(Path(folder)).grow(count)
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def calls(pages: Context, count: int) -> dict[str, Callable[[], object]]:
-    """What a page asks for."""
+    """The calls that answer the plugin's pages, by name."""
     return {
         "overview": lambda: body_of(overview.get_overview(pages, "trips", HistoryQuery())),
         "last page of the history": lambda: body_of(
@@ -66,7 +66,7 @@ def calls(pages: Context, count: int) -> dict[str, Callable[[], object]]:
 
 
 def timed(call: Callable[[], object]) -> int:
-    """Median of some calls in milliseconds, after one that does not count."""
+    """The median milliseconds of several calls, after one that does not count."""
     call()
     spent: list[float] = []
     for _ in range(ROUNDS):
@@ -75,7 +75,7 @@ def timed(call: Callable[[], object]) -> int:
 
 
 def answered(call: Callable[[], T], spent: list[float]) -> T:
-    """What a call returns; adds its milliseconds."""
+    """Returns the result of a call and appends its milliseconds to `spent`."""
     begun = time.perf_counter()
     told = call()
     spent.append((time.perf_counter() - begun) * 1000)

@@ -1,6 +1,6 @@
-"""A long history without the time that it takes: one real checkpoint, copied under other ids, one in fifty failed.
+"""Builds a long history quickly: copies one real checkpoint under other ids, and makes one in fifty a failed one.
 
-Plans, manifests and id records are as large as those of the flights, each with its own checksum.
+Plans, manifests and id records are as large as those of the flights pipeline, and each has its own checksum.
 """
 
 import json
@@ -26,11 +26,11 @@ TRIPS = Pipeline(
     source=KafkaSource("trips", Trip, event_time="ended_at"),
     operators=[Fold(f"buses-{n}", key_by="bus", state=Bus) for n in range(5)],
 )
-"""Five operators: manifests are as large as those of the flights."""
+"""Five operators, so that manifests are as large as those of the flights pipeline."""
 FAILURE = Failure(reason=FailureReason.ENGINE_ERROR, message="Spark failed", next="run it again.")
 MINUTE = 60_000
 FAILS = 50
-"""Every so many checkpoints one has failed."""
+"""One checkpoint in this many has failed."""
 
 
 @dataclass
@@ -38,9 +38,9 @@ class LongHistory:
     """A warehouse below `root` that grows; `line` completes real checkpoints on top of it.
 
     Attributes:
-        root: the warehouse.
-        partitions: of the topic.
-        pipeline: that the checkpoints are of.
+        root: the folder of the warehouse.
+        partitions: the number of partitions of the topic.
+        pipeline: the pipeline of the checkpoints.
     """
 
     root: Path
@@ -54,18 +54,18 @@ class LongHistory:
         self.first = self.newest = self.line.checkpoint()
 
     def send(self) -> None:
-        """A record for each partition, forty at least."""
+        """Sends one record per partition, and at least forty."""
         count = max(40, self.partitions)
         rows = ({"bus": f"b{n % 40}", "miles": n, "ended_at": "2024-05-01T00:00:00Z"} for n in range(count))
         self.line.send([(n % self.partitions, json.dumps(row).encode(), n) for n, row in enumerate(rows)])
 
     def checkpoint(self) -> Checkpoint:
-        """A real one, of what was sent."""
+        """Completes a real checkpoint of the records sent so far."""
         self.newest = self.line.checkpoint()
         return self.newest
 
     def grow(self, count: int) -> None:
-        """Copies, until there are so many ids."""
+        """Copies the newest checkpoint until the history has `count` ids."""
         plan = self.newest.plan
         body: dict[str, Any] = _json(self.newest)
         body["plan"] |= {"id": "$id", "parent": "$parent", "planned_at_ms": "$at", "slot": _json(plan.slot)}
@@ -88,7 +88,7 @@ class LongHistory:
         self.newest = next(self.line.coordinator.checkpoints())
 
     def _write(self, key: str | None, raw: bytes) -> None:
-        """An object under its key, without the fsync of the store."""
+        """Writes an object under its key, without the store's fsync."""
         assert key is not None
         path = self.root / self.pipeline.name / key
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class LongHistory:
 
 @dataclass
 class _Form:
-    """An object's text with `"$name"` for numbers; readers check that what is made of it is canonical."""
+    """An object's JSON with a `"$name"` placeholder for each number; readers check that a filled form is canonical."""
 
     kind: str
     body: dict[str, Any]

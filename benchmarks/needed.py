@@ -1,6 +1,6 @@
-"""Which files a point needs, read from what each system has written beside them, without the code of any of them.
+"""Finds the files that a restore point needs in each system's own metadata, without using the code of any system.
 
-The least that must stay is the sum of their bytes: logs, manifests and other records of points come on top.
+The sum of their bytes is the minimum that must stay; logs, manifests and other records of points add to it.
 """
 
 import base64
@@ -18,14 +18,14 @@ _SHARED = re.compile(rb"/shared/([0-9a-f-]{36})")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_PYTHON = str.maketrans(_Z85, _B85)
-"""Delta writes the UUID of a file of deletion vectors in ZeroMQ's base 85; Python has that of RFC 1924."""
+"""Delta encodes the UUID of a deletion vector file in ZeroMQ's base 85; Python decodes that of RFC 1924."""
 
 
 def named(root: Path, found: Checkpoint) -> Iterator[Path]:
-    """Data files of a checkpoint of Tidemark, by a plain replay of the logs of its tables.
+    """Yields the data files of a Tidemark checkpoint, found by a plain replay of its tables' logs.
 
     Args:
-        root: the warehouse.
+        root: the folder of the warehouse.
         found: the checkpoint.
     """
     for ack in found.sealed.acks:
@@ -36,14 +36,14 @@ def named(root: Path, found: Checkpoint) -> Iterator[Path]:
 
 
 def delta_files(table: Path, versions: Iterable[int]) -> set[Path]:
-    """Data files of some versions of a Delta table, and their deletion vectors; the log reaches back to its begin."""
+    """The data files and deletion vectors of some versions of a Delta table, whose log must reach back to version 0."""
     adds = [add for version in versions for add in _live(table, version).values()]
     vectors = (add["deletionVector"] for add in adds if "deletionVector" in add)
     return {table / add["path"] for add in adds} | {table / _file_of(vector) for vector in vectors}
 
 
 def _live(table: Path, version: int) -> dict[str, dict[str, Any]]:
-    """The files of a version as the log adds them, by path; a file that gets another vector is removed and added."""
+    """The `add` actions of a version's files, by path; giving a file a new deletion vector removes and adds it."""
     live: dict[str, dict[str, Any]] = {}
     for n in range(version + 1):
         actions = [json.loads(text) for text in (table / "_delta_log" / f"{n:020d}.json").read_text().splitlines()]
@@ -62,11 +62,11 @@ def _file_of(vector: dict[str, Any]) -> str:
 
 
 def rocksdb_files(operator: Path, versions: Iterable[int]) -> set[Path]:
-    """Files of some versions of a Spark operator's RocksDB: snapshots, and what their metadata names.
+    """The files of some versions of a Spark operator's RocksDB: snapshots, and the files that their metadata names.
 
     Args:
-        operator: its folder, which has one for every partition.
-        versions: of which each has a whole snapshot.
+        operator: the operator's folder, which has a subfolder for every partition.
+        versions: the versions, each of which must have a full snapshot.
     """
     snapshots = {part / f"{n}.zip" for part in operator.iterdir() if part.name.isdigit() for n in versions}
     found = set(snapshots)
@@ -79,9 +79,9 @@ def rocksdb_files(operator: Path, versions: Iterable[int]) -> set[Path]:
 
 
 def flink_files(checkpoints: Iterable[Path]) -> set[Path]:
-    """Files of some checkpoints of Flink: those of their folders, and the shared ones that their metadata names.
+    """The files of some Flink checkpoints: those in their folders, and the shared ones that their metadata names.
 
-    A name without a file is that of a small one, which lies inside the metadata.
+    Flink stores small files inside the metadata, so names without a file on disk are left out.
     """
     found = set()
     for folder in checkpoints:

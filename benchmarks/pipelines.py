@@ -1,4 +1,4 @@
-"""The pipelines that `make bench` measures: a fold of three fields with a 16-byte key, and the same as a process."""
+"""The pipelines that `make bench` measures: a fold of three fields with a 16-byte key, and an equivalent process."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tidemark import Fold, KafkaSource, Pipeline, Process, state
 
 @dataclass(frozen=True)
 class Update:
-    """One record: a key, a number, and when."""
+    """One record: a key, an amount, and a time."""
 
     key: str
     amount: int
@@ -17,7 +17,7 @@ class Update:
 
 
 class Totals(state.Keyed):
-    """What is remembered per key."""
+    """The totals kept per key."""
 
     updates: int = state.count()
     amount: int = state.sum("amount")
@@ -25,7 +25,7 @@ class Totals(state.Keyed):
 
 
 class Remembered(state.Keyed):
-    """The same, as a process function keeps it."""
+    """The same totals, as a process function keeps them."""
 
     updates: int = state.value(0)
     amount: int = state.value(0)
@@ -33,7 +33,7 @@ class Remembered(state.Keyed):
 
 
 def remember(key: str, updates: Iterator[Update], kept: Remembered) -> None:  # noqa: ARG001
-    """Adds up what the fold adds up."""
+    """Computes the same totals as the fold."""
     for update in updates:
         kept.updates += 1
         kept.amount += update.amount
@@ -41,7 +41,7 @@ def remember(key: str, updates: Iterator[Update], kept: Remembered) -> None:  # 
 
 
 def sized(keys: int) -> Pipeline:
-    """The pipeline over a topic of its own for a number of keys."""
+    """A pipeline with the fold, over the topic for this number of keys."""
     return Pipeline(
         name=f"bench-{keys}",
         source=KafkaSource(f"bench-{keys}", Update, event_time="at"),
@@ -50,7 +50,7 @@ def sized(keys: int) -> Pipeline:
 
 
 def processed(keys: int) -> Pipeline:
-    """The pipeline with a process instead, over the topic of the fold."""
+    """A pipeline with the process instead, over the same topic as the fold."""
     return Pipeline(
         name=f"bench-process-{keys}",
         source=KafkaSource(f"bench-{keys}", Update, event_time="at"),

@@ -7,7 +7,7 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 
 
 def scatter(title: str, x: str, series: Mapping[str, Sequence[float]]) -> str:
-    """One point per value, over its number in the series; the y axis begins at zero."""
+    """Plots one point per value against its index in the series; the y axis starts at zero."""
     most = max(len(values) for values in series.values())
     top = max(max(values) for values in series.values()) * 1.1
     parts = [

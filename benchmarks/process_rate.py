@@ -1,7 +1,7 @@
-"""How many records a process operator takes: a part of `make bench`, written to docs/benchmarks/process-rate.json.
+"""Throughput of a process operator: a part of `make bench`, written to docs/benchmarks/process-rate.json.
 
-Ten records per key; the function changes two values and a list for each, and emits one record per key. Everything from
-cached, decoded records to the kept result counts: shuffle, sort, Arrow, Python, count.
+Each key has ten records. The function changes two values and a list for each record, and emits one record per key. The
+time runs from cached, decoded records to the cached result, and includes shuffle, sort, Arrow, Python and count.
 """
 
 import json
@@ -32,7 +32,7 @@ KEPT = FOLDER / "process-rate.json"
 
 @dataclass(frozen=True)
 class Flight:
-    """One record."""
+    """An input record."""
 
     tail: str
     miles: int
@@ -41,14 +41,14 @@ class Flight:
 
 @dataclass(frozen=True)
 class Total:
-    """One emitted record."""
+    """An emitted record."""
 
     tail: str
     miles: int
 
 
 class Seen(state.Keyed):
-    """What is remembered."""
+    """The state kept per tail number."""
 
     flights: int = state.value(0)
     miles: int = state.value(0)
@@ -56,7 +56,7 @@ class Seen(state.Keyed):
 
 
 def add(tail: str, flights: Iterator[Flight], seen: Seen) -> Iterator[Total]:
-    """Three changes per record."""
+    """Makes three changes per record, and emits one total per key."""
     for flight in flights:
         seen.flights += 1
         seen.miles += flight.miles
@@ -66,7 +66,7 @@ def add(tail: str, flights: Iterator[Flight], seen: Seen) -> Iterator[Total]:
 
 
 def main() -> int:
-    """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
+    """Measures, prints one JSON object, and writes it to docs/benchmarks unless the run is a quick one."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         settings = load_settings(home=home)
         control.up(settings, only=("spark",))
@@ -74,7 +74,7 @@ def main() -> int:
             seconds = list(_measured(settings.spark_address))
         finally:
             control.down(settings)
-    # The records are those of a range of numbers: the seed has nothing to choose.
+    # The records are generated from a range of numbers, so there is no randomness to seed.
     facts = made_by("make bench", 0) | {"records": RECORDS, "per_key": PER_KEY}
     rate = round(RECORDS / statistics.median(seconds[1:]))
     found = {"first_s": round(seconds[0], 2), "seconds": [round(s, 2) for s in seconds[1:]], "records_per_s": rate}
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _measured(address: str) -> Iterator[float]:
-    """Seconds of each round; the first one is a worker's first, too."""
+    """Yields the seconds of each round; the first round is also the first one of the Python workers."""
     spark = open_session(SparkSettings(master=address), uuid.uuid4().hex, 1)
     operator = Process("seen", key_by="tail", state=Seen, function=add, emits=Total)
     pipeline = Pipeline(name="rate", source=KafkaSource("flights", Flight), operators=[operator])

@@ -1,7 +1,7 @@
-"""What a bounded Kafka read waits for: `PYTHONPATH=include python -m benchmarks.read_wait` prints a Markdown table.
+"""Why a bounded Kafka read waits: `PYTHONPATH=include python -m benchmarks.read_wait` prints a Markdown table.
 
-The range of the newest of a few checkpoints is counted by Spark again and again, one consumer option changed at a
-time.
+After a few checkpoints, Spark repeatedly counts the offset range of the newest one, with different consumer options
+each time.
 """
 
 import statistics
@@ -35,11 +35,11 @@ TRIALS: dict[str, dict[str, str]] = {
     "`fetch.max.wait.ms=1`, `max.poll.records=50000`": {**SHORT, **LARGE},
     "the same, `max.partition.fetch.bytes` of 8 MiB": {**SHORT, **LARGE, **BYTES},
 }
-"""Beside the defaults of Kafka, which are named because the engine has others."""
+"""The options that each trial adds to `DEFAULTS`, which names Kafka's defaults because the engine overrides them."""
 
 
 def main() -> int:
-    """Measures in a stack of its own."""
+    """Measures in a separate stack and prints the table."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))

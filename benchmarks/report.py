@@ -40,12 +40,12 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _measured(rows: Rows) -> dict[str, Rows]:
-    """Per pipeline the rounds that count."""
+    """The rounds that count, by pipeline."""
     return {p: [r for r in rows if r["pipeline"] == p and r["round"] >= 0] for p in {r["pipeline"]: 0 for r in rows}}
 
 
 def page(name: str, facts: Mapping[str, Any], rows: Rows) -> str:
-    """The Markdown text."""
+    """Renders the page as Markdown."""
     measured = _measured(rows)
     lines = [
         "# Cost of a checkpoint over state size",

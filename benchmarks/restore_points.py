@@ -1,9 +1,10 @@
-"""What restore points cost over state size: a part of `make bench`, written to docs/benchmarks/restore-points.json.
+"""Cost of restore points over state size: a part of `make bench`, written to docs/benchmarks/restore-points.json.
 
-For each size a topic is loaded and a first checkpoint takes it. Then savepoint, fork and restore are timed, each a
-median of rounds in which the sizes take turns, so that a noisy neighbour hits all alike. A restore is timed whole: it
-looks at every file, and asks Kafka what it still has. At last three forks of one savepoint each take one checkpoint
-over the same records, and the bytes that this adds to the disk are compared with the state's.
+For each size, a topic is loaded and a first checkpoint reads it. Savepoint, fork and restore are then timed; each
+figure is the median of rounds in which the sizes take turns, so that a noisy neighbour affects all of them alike. The
+time of a restore includes its checks: it looks at every file, and asks Kafka which offsets it still retains. Finally,
+three forks of one savepoint each complete a checkpoint over the same records; the report has the bytes that each adds
+to the disk, next to the size of the state.
 """
 
 import json
@@ -35,7 +36,7 @@ KEPT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "restore-po
 
 
 def main() -> int:
-    """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
+    """Measures, prints one JSON object, and writes it to docs/benchmarks unless the run is a quick one."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         settings = load_settings(home=home, pipelines=str(Path(__file__).parent))
         control.up(settings, only=("kafka", "spark"))
@@ -58,7 +59,7 @@ def main() -> int:
 
 
 def timed(context: Context) -> dict[str, dict[str, float]]:
-    """Median seconds per verb and size, after one round that does not count."""
+    """The median seconds per verb and size, after one round that does not count."""
 
     def create(name: str, point: str) -> object:
         asked = SavepointRequest(name=point, owner="bench", origin="bench")
@@ -83,7 +84,7 @@ def timed(context: Context) -> dict[str, dict[str, float]]:
 
 
 def forked(context: Context, bootstrap: str) -> dict[str, Any]:
-    """What forks of one savepoint of the largest state add to the disk."""
+    """Measures the bytes that forks of one savepoint of the largest state add to the disk."""
     size = SIZES[-1]
     name = f"bench-{size}"
     generator.produce(bootstrap, name, generator.uniform(size, UPDATES, SEED))

@@ -1,9 +1,10 @@
-"""What retention costs at many checkpoints: `python -m benchmarks.retention_costs [COUNT]`.
+"""Cost of retention at many checkpoints: `python -m benchmarks.retention_costs [COUNT]`.
 
-Every checkpoint is a real one, on disk; Kafka and Spark are their twins. Plans are made by new contexts, as a task of
-the DAG makes them: by one that knows nothing, by one that finds what that has kept, and behind one further checkpoint.
-What a sweep frees is held against a replay of the logs that shares nothing with the product, and the same files are
-deleted by Delta's own means in a copy. Prints one JSON object; the figures are in docs/benchmarks.
+Every checkpoint is a real one on disk; in-memory twins replace Kafka and Spark. Plans are timed in new contexts, like
+those of DAG tasks: without the host's index, with the index that an earlier plan has stored, and after one more
+checkpoint. The bytes that a sweep frees are reported next to the result of an independent replay of the logs, and
+Delta's VACUUM deletes the same files in a copy of the warehouse. The figures are printed as one JSON object and
+published in docs/benchmarks.
 """
 
 import json
@@ -39,18 +40,18 @@ RIDES = Pipeline(
     operators=[Fold("buses", key_by="bus", state=Bus)],
 )
 COUNT, KEEP, EVERY, TIMES = 1000, 30, 40, 3
-"""Checkpoints; those that the rule keeps; how many come between two full compactions; tries of a plan."""
+"""The number of checkpoints, how many the rule keeps, the interval of full compactions, and the tries of a plan."""
 RULE = f"keep_last({KEEP})"
 WEEK_MS = 7 * 86_400_000
 T = TypeVar("T")
 
 
 def main() -> int:
-    """Measures and prints."""
+    """Measures retention and prints the figures as JSON."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     with tempfile.TemporaryDirectory(prefix="tidemark-retention-") as folder:
         root = Path(folder, "warehouse")
-        # VACUUM asks when a file was removed from the log: before now.
+        # VACUUM deletes only files whose removal in the log lies in the past, so the log is written a day back.
         yesterday = ManualClock(int((time.time() - 86_400) * 1000))
         line = DiskPipeline(root, RIDES, "trips", partitions=4, clock=yesterday)
         for number in range(1, count + 1):
@@ -62,7 +63,7 @@ def main() -> int:
 
 
 def checkpoint(line: DiskPipeline, number: int) -> None:
-    """One of a few records; every so often the state is compacted, whole."""
+    """Completes a checkpoint of forty records; one in `EVERY` is followed by a full compaction."""
     rows = (json.dumps({"bus": f"b{n}", "miles": n, "ended_at": "2024-05-01T00:00:00Z"}) for n in range(40))
     line.send([(n % 4, value.encode(), n) for n, value in enumerate(rows)])
     line.checkpoint()
@@ -71,7 +72,7 @@ def checkpoint(line: DiskPipeline, number: int) -> None:
 
 
 def measured(line: DiskPipeline, root: Path, count: int) -> dict[str, Any]:
-    """Plans, then sweeps; and what these should have freed."""
+    """Times plans and sweeps, and counts the bytes that the sweeps should free."""
     plan, plans = planned(line, root, count)
     opened = context(root)
     wanted = sum(unneeded(root, opened).values())
@@ -97,7 +98,7 @@ def measured(line: DiskPipeline, root: Path, count: int) -> dict[str, Any]:
 
 
 def planned(line: DiskPipeline, root: Path, count: int) -> tuple[DeletionPlan, dict[str, float]]:
-    """Plans of the same, and behind one more checkpoint; the best of some, because seconds are few."""
+    """Times plans of an unchanged history (the best of some tries, because they are short), then of a longer one."""
 
     def best(opened: Callable[[], Context]) -> tuple[DeletionPlan, float]:
         made = [timed(lambda: retention.plan_sweep(opened(), RIDES.name, RULE)) for _ in range(TIMES)]
@@ -113,7 +114,7 @@ def planned(line: DiskPipeline, root: Path, count: int) -> tuple[DeletionPlan, d
     same = context(root)
     retention.plan_sweep(same, RIDES.name, RULE)
     _, third = best(lambda: same)
-    assert again == replace(plan, now_ms=again.now_ms), "what was kept says something else"
+    assert again == replace(plan, now_ms=again.now_ms), "the plan from the host's index differs from the first plan"
     checkpoint(line, count + 1)
     _, fourth = timed(lambda: retention.plan_sweep(context(root), RIDES.name, RULE))
     checkpoint(line, count + 2)
@@ -128,7 +129,7 @@ def planned(line: DiskPipeline, root: Path, count: int) -> tuple[DeletionPlan, d
 
 
 def unneeded(root: Path, opened: Context) -> dict[Path, int]:
-    """Data files that none of the kept checkpoints names, with their bytes: by a plain replay of the logs."""
+    """The data files that no kept checkpoint names, with their bytes, found by a plain replay of the logs."""
     kept = list(reads.list_checkpoints(opened, RIDES.name))[:KEEP]
     needed = {path for found in kept for path in named(root, found)}
     data = (p for p in (root / RIDES.name).rglob("*.parquet") if "_delta_log" not in p.parts)
@@ -136,7 +137,7 @@ def unneeded(root: Path, opened: Context) -> dict[Path, int]:
 
 
 def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:
-    """The same files by `VACUUM ... USING INVENTORY`, in a session that is warm, one call for each table."""
+    """Deletes the same files with `VACUUM ... USING INVENTORY` in a warm session, one call per table."""
     tables: dict[str, list[tuple[str, int]]] = {}
     for f in plan.free:
         table = next(p for p in Path(f.path).parents if (root / p / "_delta_log").is_dir())
@@ -155,7 +156,7 @@ def by_vacuum(root: Path, plan: DeletionPlan) -> dict[str, Any]:
 
 
 def vacuum(spark: SparkSession, table: str, files: list[tuple[str, int]]) -> None:
-    """Deletes listed files of a table."""
+    """Deletes the listed files of a table."""
     rows = [(path, size, False, 0) for path, size in files]
     schema = "path string, length long, isDir boolean, modificationTime long"
     spark.createDataFrame(rows, schema).createOrReplaceTempView("inventory")
@@ -164,7 +165,7 @@ def vacuum(spark: SparkSession, table: str, files: list[tuple[str, int]]) -> Non
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """A Spark of its own that lets files go at once."""
+    """A separate Spark session whose VACUUM needs no retention period."""
     delta = "spark.databricks.delta"
     conf = {
         "spark.driver.memory": "2g",
@@ -181,12 +182,12 @@ def session() -> Iterator[SparkSession]:
 
 
 def context(root: Path) -> Context:
-    """A new one, which has read nothing."""
+    """Opens a new context, which has read nothing yet."""
     return open_context(load_settings(root=str(root.parent)))
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """What a call returns, and its seconds."""
+    """Returns the result of a call and its seconds."""
     begun = time.perf_counter()
     told = call()
     return told, round(time.perf_counter() - begun, 3)

@@ -1,9 +1,9 @@
-"""What grows with checkpoints, partitions and pipelines: `python -m benchmarks.scale` writes docs/benchmarks/scale.
+"""Cost of more checkpoints, partitions and pipelines: `python -m benchmarks.scale` writes docs/benchmarks/scale.
 
-Each size is measured in a process of its own, over a history that is copied from one real checkpoint; Kafka and Spark
-are their twins, all else is the product. `python -m benchmarks.scale pages` measures one dimension again, and leaves
-the others' figures as they are. `BENCH=quick` takes small sizes and writes files of its own, which are not kept. A
-figure is the best of some tries, in seconds and in seconds of CPU: the machine may have other work.
+Each size is measured in a separate process, over a history copied from one real checkpoint. Twins replace Kafka and
+Spark; all other code is the product's. `python -m benchmarks.scale pages` measures one dimension again and keeps the
+figures of the others. `BENCH=quick` uses small sizes and writes separate files that Git ignores. Each figure is the
+best of some tries, in seconds and in CPU seconds, because other work may run on the machine.
 """
 
 import io
@@ -47,11 +47,11 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 }
 RULE, TRIES = "keep_last(30)", 3
 SHORT = 200
-"""Checkpoints of a history whose length is not in question."""
+"""The number of checkpoints where the length of the history does not matter."""
 
 
 def main() -> int:
-    """Measures all sizes, or those of one dimension, and writes the report; of one size it prints the row."""
+    """Measures all sizes, or those of one dimension, and writes the report; for a single size, prints its row."""
     if len(sys.argv) > 2:
         with tempfile.TemporaryDirectory(prefix="tidemark-scale-") as folder:
             sys.stdout.write(json.dumps(_measured(sys.argv[1], int(sys.argv[2]), Path(folder))) + "\n")
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _apart(name: str, size: int) -> Row:
-    """A row, from a process of its own, with the load of the machine before and after."""
+    """Measures a row in a separate process, and adds the load of the machine before and after."""
     before, begun = os.getloadavg()[0], time.perf_counter()
     command = [sys.executable, "-m", "benchmarks.scale", name, str(size)]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
@@ -88,7 +88,7 @@ def _measured(name: str, size: int, folder: Path) -> Row:
 
 
 def _manifests(count: int, folder: Path) -> Row:
-    """One pipeline's history grows."""
+    """Measures a pipeline with a long history."""
     history = LongHistory(folder / "warehouse")
     history.grow(count)
     row = {
@@ -104,13 +104,13 @@ def _manifests(count: int, folder: Path) -> Row:
 
 
 def _history(count: int, folder: Path) -> Row:
-    """The same, as the pages of an API server read it."""
+    """Measures the API server's pages over such a history."""
     LongHistory(folder / "warehouse").grow(count)
     return _pages("trips", count)
 
 
 def _partitions(count: int, folder: Path) -> Row:
-    """A topic has many."""
+    """Measures a topic with many partitions."""
     history = LongHistory(folder / "warehouse", partitions=count)
     history.grow(SHORT)
     newest = history.root / "trips" / "timelines" / "t1"
@@ -119,7 +119,7 @@ def _partitions(count: int, folder: Path) -> Row:
 
 
 def _pipelines(count: int, folder: Path) -> Row:
-    """A warehouse has many, each declared in a file as long as that of the flights."""
+    """Measures a warehouse with many pipelines, each declared in a file as long as that of the flights."""
     declared = folder / "include" / "pipelines"
     declared.mkdir(parents=True)
     text = (ROOT / "include" / "pipelines" / "flights.py").read_text()
@@ -147,7 +147,7 @@ def _pipelines(count: int, folder: Path) -> Row:
 
 
 def _dags(context: Context, names: list[str]) -> Row:
-    """A DAG for each, made in one process; Airflow's own import is not in it."""
+    """Times the creation of a DAG per pipeline in one process, without the import of Airflow."""
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
     from tidemark.airflow import checkpoint_dag
 
@@ -156,7 +156,7 @@ def _dags(context: Context, names: list[str]) -> Row:
 
 
 def _planning(history: LongHistory, folder: Path) -> Row:
-    """The next plan, by a context that has read nothing, on a host that has kept nothing, then on one that has."""
+    """Times the next plan in new contexts, first on a host without an index, then on a host that has one."""
 
     def plan() -> None:
         opened = open_context(load_settings()).coordinator("trips")
@@ -172,7 +172,7 @@ def _planning(history: LongHistory, folder: Path) -> Row:
 
 
 def _pages(name: str, count: int) -> Row:
-    """The API server after its start, and then."""
+    """Times the API server's answers after its start until it has read the history, and its pages after that."""
     objects.decode.cache_clear()
     pages = open_context()
 
@@ -196,32 +196,32 @@ def _pages(name: str, count: int) -> Row:
 
 
 def one_more(history: LongHistory) -> None:
-    """A checkpoint, and records for the next one."""
+    """Completes one more checkpoint, and sends records for the next one."""
     history.send()
     history.checkpoint()
     history.send()
 
 
 def listed(name: str) -> None:
-    """`tidemark checkpoint list`, less the start of Python."""
+    """Runs `tidemark checkpoint list` without starting a new Python."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         list_checkpoints(name, limit=50, as_json=True)
 
 
 def retention() -> None:
-    """A plan of the sweep, by a task that has read nothing."""
+    """Plans a sweep like a task that has read nothing yet."""
     objects.decode.cache_clear()
     retention_operations.plan_sweep(open_context(), "trips", RULE)
 
 
 def forget(folder: Path) -> None:
-    """What this host has kept of a warehouse goes."""
+    """Deletes the host's index of the warehouse and clears the cache of decoded objects."""
     objects.decode.cache_clear()
     shutil.rmtree(folder / "home", ignore_errors=True)
 
 
 def cost(call: Callable[[], object], tries: int = TRIES, before: Callable[[], object] = lambda: None) -> Row:
-    """The least seconds of some tries, and the least seconds of CPU."""
+    """The fewest seconds of some tries, and the fewest CPU seconds."""
     spent: list[tuple[float, float]] = []
     for _ in range(tries):
         before()

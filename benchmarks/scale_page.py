@@ -1,4 +1,4 @@
-"""The page of `benchmarks.scale`: a table for each thing that grows, and the cost of ten times as much of it."""
+"""The page of `benchmarks.scale`: a table per dimension, and the cost of ten times the size."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,12 +44,12 @@ BYTES = {
 
 
 def page(data: str, facts: Mapping[str, Any], rows: Mapping[str, Rows]) -> str:
-    """The Markdown text.
+    """Renders the page as Markdown.
 
     Args:
-        data: name of the file with the figures.
-        facts: of the machine.
-        rows: per dimension and size.
+        data: the name of the file with the figures.
+        facts: the cores and the Python of the machine, and whether the run was a quick one.
+        rows: the rows of each dimension, one per size.
     """
     loads = [load for found in rows.values() for row in found for load in row["load"]]
     lines = [
@@ -84,7 +84,7 @@ def _table(title: str, rows: Rows) -> list[str]:
 
 
 def _tenfold(rows: Rows, values: Sequence[float | None]) -> str:
-    """The growth from the last two sizes; a dash for a time that is too short for the clock, or was not measured."""
+    """The growth per tenfold size, from the last two sizes; a dash if a time is too short for the clock or missing."""
     before, last = values[-2:]
     if not before or not last or last < 0.005:
         return "–"

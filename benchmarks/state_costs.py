@@ -1,7 +1,7 @@
-"""What reading and compacting state costs: a part of `make bench`, written to docs/benchmarks/state-costs.json.
+"""Cost of reading and compacting state: a part of `make bench`, written to docs/benchmarks/state-costs.json.
 
-One Spark session, one state of `keys` keys with 5 % of the keys in runs above the base, on the local disk; each figure
-is the median of interleaved repetitions in one process, so that the ratios mean something.
+One Spark session reads one state on the local disk, whose runs above the base hold updates for 5 % of the keys. Each
+figure is the median of interleaved repetitions in one process, so that the ratios are meaningful.
 """
 
 import itertools
@@ -42,7 +42,7 @@ JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
 
 
 def main() -> int:
-    """Measures, prints one JSON object, and keeps it unless the run was a quick one."""
+    """Measures, prints one JSON object, and writes it to docs/benchmarks unless the run is a quick one."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home:
         spark = open_session(
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
-    """Scan by Spark, resolve by its SQL and in its workers, resolve and point reads by DuckDB, a reduce (T4)."""
+    """Times a Spark scan, resolves in Spark SQL and its workers, resolves and point reads in DuckDB, and a reduce."""
     base = state.handle.segments[0]
 
     def scan() -> None:
@@ -99,7 +99,7 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
 
 
 def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
-    """One compaction of the runs (the level-1 fold), and the rewrite of the whole base."""
+    """Times a compaction of the runs (the level-1 fold) and a rewrite of the whole base."""
     ids = (f"{n:032x}" for n in itertools.count(1))
 
     def log(step: str, moment: str) -> None:
@@ -135,7 +135,7 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
 
 
 def medians(measured: dict[str, Callable[[], None]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Median seconds of each, interleaved, after one round that does not count."""
+    """The median seconds of each call, interleaved, after one round that does not count."""
     times: dict[str, list[float]] = {name: [] for name in measured}
     for turn in range(rounds + 1):
         for name, act in measured.items():

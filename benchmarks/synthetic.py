@@ -1,4 +1,4 @@
-"""State of any size without Kafka: the tables that checkpoints and compactions would have left, written by pyarrow."""
+"""State of any size without Kafka: pyarrow writes the tables that checkpoints and compactions would have left."""
 
 import json
 import zlib
@@ -22,13 +22,13 @@ from tidemark.testing.twin.memory import ManualClock
 
 UPDATES = 20_000
 BASE = 1_000
-"""Checkpoint id of the base; runs follow it."""
+"""The checkpoint id of the base; the runs have the ids after it."""
 NOW = Now(event_time_ms=START_MS, logical_time_ms=START_MS)
 
 
 class _Open:
     def check(self) -> None:
-        """Nobody revokes a benchmark."""
+        """Passes always, because a benchmark's attempt is never revoked."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Synthetic:
 
     @property
     def schema(self) -> OperatorSchema:
-        """Of the operator."""
+        """The schema of the operator."""
         return sized(self.keys).schemas()["totals"]
 
     @property

@@ -1,7 +1,8 @@
 """Where a small checkpoint's time goes: `PYTHONPATH=include:. python -m benchmarks.where_time_goes` prints two tables.
 
-The first has the CPU of one warm driver by its threads, of a checkpoint and of a streaming query over the same records
-in turns. The second adds up what a record costs, step by step, from Kafka to the files of a run, once all is warm.
+The first table shows the CPU time of one warm driver by thread, for a checkpoint and a streaming query that take turns
+over the same records. The second adds up the CPU time per record, step by step, from Kafka to the files of a run, when
+everything is warm.
 """
 
 import re
@@ -42,11 +43,11 @@ THREADS = {
     "driver": "Thread-|stream exec|Python",
     "collector": "G1|GC",
 }
-"""Beginnings of the names of a JVM's threads, as Linux keeps them; what Python takes itself is the driver's too."""
+"""Patterns for the start of a JVM thread's name, as Linux stores it; Python's own CPU time counts as the driver's."""
 
 
 def main() -> int:
-    """Measures in a driver of its own, beside a broker of its own."""
+    """Starts a broker and a driver, measures, and prints the tables."""
     with tempfile.TemporaryDirectory(prefix="tidemark-where-") as home:
         settings = load_settings(home=home)
         control.up(settings, only=("kafka",))
@@ -66,7 +67,7 @@ def main() -> int:
 
 
 def _threads(spark: SparkSession, bootstrap: str, home: str, classes: str) -> Iterator[str]:
-    """CPU milliseconds per run by thread, of the second half of the rounds."""
+    """Yields a table of CPU milliseconds per run by thread, the means over the second half of the rounds."""
     peers = {kind: _peer(kind, Place(bootstrap, topic_of(0), f"{home}/{kind}", classes)) for kind in SYSTEMS}
     workload, jvm, above = Workload(MANY // 5, RECORDS, SEED), _jvm(spark), MANY // 5
     create_topic(bootstrap, topic_of(0))
@@ -103,7 +104,7 @@ def _jvm(spark: SparkSession) -> psutil.Process:
 
 
 def _cpu(jvm: psutil.Process) -> Counter[str]:
-    """Milliseconds by thread so far; threads that have ended are with the rest, as the process knows their time."""
+    """CPU milliseconds by thread so far; the time of ended threads, known from the process, counts as the rest."""
     found = Counter[str]()
     for task in Path(f"/proc/{jvm.pid}/task").iterdir():
         try:
@@ -120,7 +121,7 @@ def _cpu(jvm: psutil.Process) -> Counter[str]:
 
 
 def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
-    """CPU microseconds per record of each step alone, with what it stands on; the least of some repetitions."""
+    """Yields a table of CPU microseconds per record: each step with those it builds on, the fewest of some tries."""
     topic, pipeline, jvm = topic_of(1), EVERY[1], _jvm(spark)
     create_topic(bootstrap, topic)
     generator.produce(bootstrap, topic, Workload(MANY, RECORDS, SEED).load())
@@ -176,7 +177,7 @@ def _thrown(rows: DataFrame) -> None:
 
 
 def _spent(jvm: psutil.Process, act: Callable[[], object]) -> float:
-    """Milliseconds of the JVM's CPU."""
+    """The CPU milliseconds of a call, in the JVM and in Python."""
     before = _cpu(jvm).total()
     act()
     return _cpu(jvm).total() - before

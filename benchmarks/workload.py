@@ -1,6 +1,6 @@
-"""Workloads of the comparison with other systems: which keys change, which are new, which are deleted, from a seed.
+"""Workloads of the comparison with other systems: a seed determines which keys change, are new, or are deleted.
 
-And their oracle: the state after any number of batches, in numpy, without any code of the project.
+The module also has their oracle: the state after any number of batches, computed in numpy without project code.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from benchmarks.generator import START_MS, Updates, first, key_text
 Choice = Literal["uniform", "zipf", "sliding"]
 ZIPF = 1.1
 WINDOW = 10
-"""A sliding range is a tenth of the keys, and moves on by a tenth of itself per batch."""
+"""A sliding range covers a tenth of the keys, and moves by a tenth of its width per batch."""
 _SPREAD = 2_654_435_761
-"""A prime, so that the most frequent keys of a Zipf choice do not lie side by side."""
+"""A prime that scatters the most frequent keys of a Zipf choice over the key numbers."""
 STEPS = 1_000_003
-"""Batches have seeds of their own: that of the workload times this, plus their number."""
+"""The seed of a batch is the seed of the workload times this, plus the number of the batch."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Workload:
     """Batches of updates over a number of keys, each batch a function of the seed and of its number.
 
     Attributes:
-        keys: how many keys the first load has.
+        keys: the number of keys in the first load.
         updates: records per batch.
-        seed: of all chance.
-        choice: how old keys are chosen.
+        seed: the seed of all random choices.
+        choice: how existing keys are chosen.
         new: the share of records whose key was never seen before.
         deleted: the share of records that are tombstones.
     """
@@ -49,15 +49,15 @@ class Workload:
 
     @property
     def fresh(self) -> int:
-        """How many keys of a batch are new."""
+        """The number of new keys in a batch."""
         return round(self.updates * self.new)
 
     def batch(self, n: int, above: int) -> Updates:
         """The n-th batch, from 0.
 
         Args:
-            n: its number, which is its seed and moves a sliding range.
-            above: its new keys begin here; every key of an earlier batch is smaller.
+            n: the number of the batch, which determines its seed and the position of a sliding range.
+            above: the first new key number; every key of an earlier batch is smaller.
         """
         chance = np.random.default_rng(self.seed * STEPS + n)
         chosen = self._old(chance, n)
@@ -84,13 +84,13 @@ class Workload:
 
 @dataclass(frozen=True)
 class State:
-    """What every key that lives must hold, ordered by key.
+    """The expected values of every live key, ordered by key.
 
     Attributes:
-        keys: texts.
-        updates: records since the last delete.
+        keys: the keys as text.
+        updates: the number of records since the last delete.
         amounts: the sum of their amounts.
-        last_at: their greatest event time, in microseconds since 1970.
+        last_at: their latest event time, in microseconds since 1970.
     """
 
     keys: np.ndarray
@@ -100,7 +100,7 @@ class State:
 
 
 def expected_state(batches: Iterable[Updates]) -> State:
-    """The state after all batches, in order: a delete forgets what its key held, a later update begins anew."""
+    """The state after all batches, in order: a delete discards the values of its key; a later update starts at zero."""
     size, counts, sums, last = 0, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
     for batch in batches:
         size = max(size, int(batch.keys.max(initial=-1)) + 1)

@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for. What is expensive starts when the first test asks for it."""
+"""Fixtures for all tests. Services are expensive and start when the first test requests them."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tidemark.storage.s3_folder import S3Folder
 
 SERVICES = {"broker": "kafka", "spark_server": "spark", "spark_stack": "spark"}
-"""Fixtures that start a service, and the mark of whoever asks for them."""
+"""Fixtures that start a service, and the mark of the tests that request them."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by the services that their fixtures start: a forgotten mark would start them in `make test-fast`."""
+    """Marks tests by the services that their fixtures start, so that `make test-fast` never starts one by mistake."""
     for item in items:
         for name in SERVICES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(SERVICES[name])
@@ -32,13 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Ends a test whose prerequisites are missing, before a fixture of its starts anything."""
+    """Skips or fails a test whose prerequisites are missing, before its fixtures start anything."""
     check(item)
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Bootstrap address of a real broker, shared by the session; `TIDEMARK_TEST_BROKER` names one to use instead."""
+    """Bootstrap address of a real broker, shared by the session; `TIDEMARK_TEST_BROKER` overrides it."""
     given = os.environ.get("TIDEMARK_TEST_BROKER")
     if given:
         yield given
@@ -51,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def topics(broker: str) -> "Topics":
-    """Makes, fills, trims and deletes topics of the shared broker."""
+    """Creates, fills, trims and deletes topics on the shared broker."""
     from tests.support.kafka import Topics
 
     return Topics(broker)
@@ -59,25 +59,25 @@ def topics(broker: str) -> "Topics":
 
 @pytest.fixture
 def topic(topics: "Topics") -> str:
-    """A fresh topic of one partition; `topics.make(partitions=4)` makes others."""
+    """A new topic with one partition; use `topics.make(partitions=4)` for more."""
     return topics.make()
 
 
 @pytest.fixture
 def produce(topics: "Topics") -> "Callable[[str, Iterable[Sent | bytes]], None]":
-    """`produce(topic, records)`: sends values, or `Sent`s, and waits for their acknowledgement."""
+    """`produce(topic, records)` sends values or `Sent` records and waits until the broker acknowledges them."""
     return topics.produce
 
 
 @pytest.fixture(scope="session")
 def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]":
-    """Settings of a stack with one warm Connect server, shared by the session."""
+    """Settings of a stack with one running Connect server, shared by the session."""
     from devstack import control
     from tests.support.s3 import CREDENTIALS
     from tidemark.settings import load_settings
 
     settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
-    # The server looks for its own credentials of S3 where every client of AWS does: in its environment.
+    # Like every AWS client, the server reads its S3 credentials from its environment.
     with mock.patch.dict(os.environ, CREDENTIALS):
         control.up(settings, only=("spark",))
     try:
@@ -88,7 +88,7 @@ def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]
 
 @pytest.fixture(scope="session")
 def spark_server(request: pytest.FixtureRequest) -> str:
-    """Address (`sc://…`) of the shared Connect server; `TIDEMARK_TEST_SPARK` names another one."""
+    """Address (`sc://…`) of the shared Connect server; `TIDEMARK_TEST_SPARK` overrides it."""
     given = os.environ.get("TIDEMARK_TEST_SPARK")
     if given:
         return given
@@ -98,7 +98,7 @@ def spark_server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def s3_server() -> "Iterator[S3Server]":
-    """A store that speaks S3, with a proxy for faults before it; shared by the session."""
+    """An S3 server behind a proxy that injects faults, shared by the session."""
     from tests.support.s3 import running_server
 
     with running_server() as server:
@@ -107,7 +107,7 @@ def s3_server() -> "Iterator[S3Server]":
 
 @pytest.fixture
 def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
-    """A new bucket, reached without faults until a rule is set."""
+    """A new bucket; the proxy injects no faults until the test sets a rule."""
     s3_server.proxy.reset()
     yield s3_server.make_bucket(f"b-{uuid4().hex[:12]}")
     s3_server.proxy.reset()
@@ -115,7 +115,7 @@ def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
 
 @pytest.fixture(scope="session")
 def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
-    """A folder of no bucket, open, through the proxy: its clients take longer to make than most tests."""
+    """An open folder that other fixtures point at their bucket: creating its clients takes longer than most tests."""
     from tidemark.storage.s3_folder import open_folder
     from tidemark.storage.s3_location import S3Place
 
@@ -127,7 +127,7 @@ def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
 
 @pytest.fixture
 def folder(bucket: "Bucket", s3_folder: "S3Folder", monkeypatch: pytest.MonkeyPatch) -> "S3Folder":
-    """The folder `house` of that bucket, open, through the proxy."""
+    """The open folder `house` of `bucket`, accessed through the proxy."""
     for name, value in bucket.server.variables.items():
         monkeypatch.setenv(name, value)
     return replace(s3_folder, access=replace(s3_folder.access, place=replace(s3_folder.place, bucket=bucket.name)))

@@ -99,8 +99,8 @@ def source_prose(text: str) -> str:
 
 
 def sources(root: Path) -> list[Path]:
-    """Every Python source of the product."""
-    folders = ("include", "plugins", "dags", "spark_jobs")
+    """Every Python source of the product, the benchmarks, and the helpers and rules of the tests."""
+    folders = ("include", "plugins", "dags", "spark_jobs", "benchmarks", "tests/support", "tests/rules")
     return sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
 
 

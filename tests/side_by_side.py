@@ -1,11 +1,14 @@
-"""`make test` and `make test-more`: lanes side by side, of tests that share services, and of tests that only compute.
+"""Runs `make test` and `make test-more` in parallel lanes: some need services, the others only compute.
 
-`make test` has four. The first one's tests share a broker and a Spark. The second has those with a whole stack of their
-own. The third and the fourth compute, and give way to these two, whose services have deadlines: they take what is left
-while those wait. Then the third has what needs a broker and no more, the fourth DAG runs inside of a process.
-`make test-more` has what takes minutes for one answer: two lanes with services, and two that compute. All but the
-first lane write to logs, shown when all have ended, and at last how long each part took. Exit code 0 only where all
-parts passed.
+`make test` has four lanes. Tests of the first share a broker and a Spark server; each test of the second starts a whole
+stack. The third and the fourth begin with tests that only compute. These run at a lower priority, because the services
+of the first two lanes have deadlines. After them, the third lane runs tests that need only a broker, and the fourth
+runs DAGs inside its own process.
+
+`make test-more` runs the tests that take minutes each: two lanes with services and two that compute.
+
+The first lane prints to the terminal; the others write logs, which are printed when all lanes have ended, followed by
+the duration of each part. The exit code is 0 only if all parts passed.
 """
 
 import signal
@@ -23,7 +26,7 @@ SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
 WALKS = ["tests/property", "tests/copies"]
-"""About half of what computes."""
+"""These take about half of the time that the computing tests need."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
     [
@@ -34,14 +37,14 @@ LONG_WITH_SERVICES = (
     ],
 )
 LONG = (["tests/power_loss", "tests/simulation", "tests/deliveries"], ["tests/retention"])
-"""Crash states and schedules by the thousand."""
+"""Tests that try thousands of crash states and schedules."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
 
 
 class Beside(Thread):
-    """A lane beside the first one: commands one after the other, all of them, whatever the others came to."""
+    """A lane that runs in parallel with the first one: all of its commands in sequence, even if some of them fail."""
 
     def __init__(self, commands: Sequence[Sequence[str]], log: Path) -> None:
         super().__init__(daemon=True)
@@ -60,7 +63,7 @@ class Beside(Thread):
                 self.took.append(_took(command, began))
 
     def stop(self) -> None:
-        """Interrupts what runs, as Ctrl-C does, and leaves it time to stop its services."""
+        """Interrupts the running command like Ctrl-C, and gives it 60 seconds to stop its services."""
         self._stopped.set()
         child = self._child
         if child is not None and child.poll() is None:
@@ -80,7 +83,7 @@ def _without(folders: Sequence[str]) -> list[str]:
 
 
 def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
-    """Per lane its commands, one after the other; the first lane is for a person to watch."""
+    """The commands of each lane, in order. The first lane prints to the terminal."""
     nice = ["nice", "-n", "10", *BESIDE]
     if more:
         watched, beside = LONG_WITH_SERVICES
@@ -97,7 +100,7 @@ def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
 
 
 def main() -> int:
-    """Runs all lanes; `--more` is for what takes long, other arguments, which name no tests, go to all parts."""
+    """Runs all lanes. `--more` selects the long tests; pytest gets all other arguments, which must not name tests."""
     given = [word for word in sys.argv[1:] if word != MORE]
     watched, *others = _lanes(MORE in sys.argv, given)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:

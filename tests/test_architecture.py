@@ -1,7 +1,7 @@
-"""The architecture, held by tests: rooms, homes of outside packages, sizes, names, docstrings, clocks.
+"""Tests of the architecture: rooms, homes of third-party packages, sizes, names, docstrings, clocks.
 
-Every rule is a pure function of `tests.rules`. Here one test per rule lists all its findings; each rule is shown to
-catch what it is there to catch and to leave a clean file alone.
+Every rule is a pure function of `tests.rules`. One test per rule lists all of its findings; further tests prove that
+each rule catches a planted violation and accepts a clean file.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ TESTS = _modules("tests")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A rule, the files that it holds for, and what to do about a finding."""
+    """A rule, the files that it covers, and the remedy for a finding."""
 
     rule: Rule
     modules: Sequence[Module]
@@ -51,20 +51,20 @@ COORDINATOR = [m for m in PACKAGE if m.folder == "coordinator"]
 RULES = [
     Held(imports.upward_imports, EVERYTHING, "pass the value as an argument, or declare what you need in ports."),
     Held(imports.homeless_imports, EVERYTHING, "move the call into the package's home, behind a port."),
-    Held(imports.several_worlds, PACKAGE, "make it two modules and let the context join them."),
+    Held(imports.several_worlds, PACKAGE, "split it into two modules and let the context join them."),
     Held(imports.clocks_and_chance, PACKAGE, "take a ports.Clock or ports.WriteIds; the context passes the real one."),
-    Held(shape.long_files, EVERYTHING, "split it by noun; each half gets a docstring of its own."),
+    Held(shape.long_files, EVERYTHING, "split it by noun; give each half its own docstring."),
     Held(shape.dag_logic, _modules("dags"), "move logic to tidemark.airflow, declarations to pipelines."),
     Held(shape.entry_point_logic, _modules("spark_jobs"), "move the work to tidemark.operations or tidemark.engine."),
-    Held(shape.long_functions, EVERYTHING, "name a step of it and call that."),
-    Held(shape.many_arguments, EVERYTHING, "join what belongs together in a frozen dataclass."),
-    Held(shape.many_bases, EVERYTHING, "make the slices functions of a context, or objects that it holds."),
-    Held(shape.large_context, PACKAGE, "move a part to the room of what it is a part of."),
-    Held(shape.ignored_types, EVERYTHING, "say the type; for an untyped package add an override to pyproject.toml."),
-    Held(shape.loose_types, COORDINATOR, "name the type, or `object` and narrow it."),
-    Held(shape.swallowed_errors, EVERYTHING, "name the class and act on it, or use contextlib.suppress with a reason."),
-    Held(shape.banned_names, EVERYTHING, "take a noun or a verb of docs/glossary.md."),
-    Held(shape.undocumented, EVERYTHING, "say who calls it, when, and what breaks."),
+    Held(shape.long_functions, EVERYTHING, "extract a step into a function and name it."),
+    Held(shape.many_arguments, EVERYTHING, "group related arguments in a frozen dataclass."),
+    Held(shape.many_bases, EVERYTHING, "replace bases with functions of a context, or with objects that it holds."),
+    Held(shape.large_context, PACKAGE, "move a part of it to the room that it belongs to."),
+    Held(shape.ignored_types, EVERYTHING, "name the type; for an untyped package add an override to pyproject.toml."),
+    Held(shape.loose_types, COORDINATOR, "name the type, or use `object` and narrow it."),
+    Held(shape.swallowed_errors, EVERYTHING, "name the class and handle it, or use contextlib.suppress with a reason."),
+    Held(shape.banned_names, EVERYTHING, "use a noun or a verb of docs/glossary.md."),
+    Held(shape.undocumented, EVERYTHING, "say which code calls it, when, and how it fails."),
 ]
 
 
@@ -76,7 +76,7 @@ def test_every_file_keeps_the_rule(held: Held) -> None:
 
 def test_every_room_of_the_picture_exists() -> None:
     rooms = {m.room for m in EVERYTHING} - {"tidemark"}
-    assert set(STANDS_ON) == rooms, f"tests/rules/rooms.py has others: {sorted(set(STANDS_ON) ^ rooms)}"
+    assert set(STANDS_ON) == rooms, f"tests/rules/rooms.py differs: {sorted(set(STANDS_ON) ^ rooms)}"
 
 
 def test_the_picture_has_no_circle() -> None:
@@ -90,7 +90,7 @@ def _only_gets_shorter(found: list[str], allowed: int, remedy: str) -> None:
 
 
 def test_no_folder_is_crowded() -> None:
-    _only_gets_shorter(whole.crowded_folders(PACKAGE), 0, "divide it by what its files are about.")
+    _only_gets_shorter(whole.crowded_folders(PACKAGE), 0, "split it by topic.")
 
 
 def test_small_files_have_two_importers() -> None:
@@ -98,16 +98,16 @@ def test_small_files_have_two_importers() -> None:
 
 
 def test_file_names_have_one_meaning() -> None:
-    _only_gets_shorter(whole.repeated_stems(PACKAGE), 0, "give one of them the name of its noun.")
+    _only_gets_shorter(whole.repeated_stems(PACKAGE), 0, "rename one of them after its noun.")
 
 
 def test_class_names_have_one_meaning() -> None:
-    _only_gets_shorter(whole.repeated_classes(PACKAGE), 0, "give one of them the name of its noun.")
+    _only_gets_shorter(whole.repeated_classes(PACKAGE), 0, "rename one of them after its noun.")
 
 
 def test_helpers_of_tests_have_one_vocabulary() -> None:
     found = [*whole.repeated_helpers(TESTS), *whole.retired_classes(TESTS), *whole.support_that_leans_on_tests(TESTS)]
-    remedy = "move what folders share to tests/support; name a module and a class after what it is."
+    remedy = "move shared helpers to tests/support; name each module and class after its one meaning."
     assert not found, "\n" + "\n".join(found) + f"\nDo: {remedy}"
 
 

@@ -1,4 +1,4 @@
-"""Sentences of the README and of `docs/` that make a promise or describe a cost, held to code and data."""
+"""Checks promises and costs in the README and in `docs/` against code and data."""
 
 import json
 import re
@@ -22,7 +22,7 @@ GUARANTEES = (ROOT / "docs/guarantees.md").read_text()
 
 
 def _promise(text: str) -> str:
-    """The first quotation of a page, on one line."""
+    """The first block quotation of a page, as one line."""
     quoted = re.search(r"(?:^> .*\n)+", text, re.MULTILINE)
     assert quoted
     return " ".join(line.removeprefix("> ") for line in quoted.group().splitlines())
@@ -37,7 +37,7 @@ class Sale:
 
 
 class Takings(state.Keyed):
-    """What a shop has taken."""
+    """The takings of a shop."""
 
     sales: int = state.count()
     total: int = state.sum("amount")
@@ -65,7 +65,7 @@ def test_a_dead_letter_changes_no_state_of_its_operator_and_leaves_the_other_one
     done, clean = replay(SALES, [[*mixed, bad[4]], BARRIER]), replay(SALES, [good, BARRIER])
     assert done.state("shops") == clean.state("shops")
     assert len(done.dead_letters("shops")) == len(bad)
-    # A record without a shop is a dead letter of `shops` only: `amounts` does not key by it.
+    # A record without a shop is a dead letter of `shops` only, because `amounts` is not keyed by shop.
     assert len(done.dead_letters("amounts")) == len(bad) - 1
     assert done.state("amounts") == replay(SALES, [[*good, bad[4]], BARRIER]).state("amounts")
 
@@ -80,26 +80,26 @@ class Visit:
 
 @dataclass(frozen=True)
 class HourlyVisit:
-    """The same with its hour."""
+    """A `Visit` with a field for its hour."""
 
     shop: str
     hour: datetime
 
 
 class Nothing(state.Keyed):
-    """What a function keeps that only adds a field."""
+    """A state for a function that only adds a field."""
 
     seen: bool = state.value(False)
 
 
 class Visits(state.Keyed):
-    """What a shop had in an hour."""
+    """The number of visits to a shop in an hour."""
 
     visits: int = state.count()
 
 
 def add_hour(shop: str, visits: Iterator[Visit], kept: Nothing) -> Iterator[HourlyVisit]:
-    """Adds the hour of a visit."""
+    """Adds the hour to each visit."""
     for visit in visits:
         yield HourlyVisit(shop, visit.at.replace(minute=0))
 
@@ -133,7 +133,7 @@ def test_the_cost_of_each_form_of_a_diff_is_what_was_measured() -> None:
     for form, detail in (("`--keys-only`", "keys"), ("(neither)", "changes"), ("`--values`", "values")):
         (line,) = (line for line in page.splitlines() if line.startswith(f"| {form} |"))
         assert line.strip("| ").rpartition("|")[2].strip() == shares[detail]
-    # If the default reads less than half of a state one day, page and help say too much.
+    # If the default ever reads less than half of a state, correct the page and the help.
     assert all(d["share"] > 0.5 for d in diffs if d["detail"] != "keys")
 
 
@@ -146,7 +146,7 @@ def test_the_help_of_a_diff_says_what_each_form_reads() -> None:
 
 
 def test_the_number_of_tasks_behind_a_shuffle_is_what_the_pages_say_and_no_setting_changes_it() -> None:
-    """Where this fails because there is a setting now, three pages are out of date."""
+    """If this fails because a setting was added, correct the three pages below."""
     assert SparkSettings(master="local[8]").parallelism == 2
     assert [name for name in Settings.model_fields if "parallel" in name or "tasks" in name] == []
     for page in ("deploy", "capabilities", "flink-rows"):
@@ -154,7 +154,7 @@ def test_the_number_of_tasks_behind_a_shuffle_is_what_the_pages_say_and_no_setti
 
 
 def _plain(page: str) -> str:
-    """A page without links and line breaks."""
+    """The text of a page without link targets and line breaks."""
     text = (ROOT / f"docs/{page}.md").read_text()
     return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).split())
 

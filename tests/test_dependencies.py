@@ -1,4 +1,4 @@
-"""Every package that we ask for is imported, or stands here with the reason why it is needed all the same."""
+"""Every package in pyproject.toml is imported, or listed here with the reason why it is needed."""
 
 import re
 import tomllib
@@ -28,7 +28,7 @@ NOT_IMPORTED = {
     "uv": "a command",
     "zstandard": "Spark Connect's client",
 }
-"""Package → why."""
+"""Packages that are needed but not imported, and the reason for each."""
 
 
 def _names() -> list[str]:

@@ -1,4 +1,4 @@
-"""The documentation, held to the code: commands, options, tables, examples, links, words."""
+"""Checks the documentation against the code: commands, options, tables, examples, links, words."""
 
 import ast
 import functools
@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 GUIDES = [p for p in PAGES if p.parent.name != "adr" and p.name != "CHANGELOG.md"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_FOR_USERS = {"crash_at"}
-"""Settings that exist for the tests of faults."""
+"""Settings that only the fault tests use."""
 
 
 def _name(page: Path) -> str:
@@ -46,7 +46,7 @@ def _blocks(page: Path, *languages: str) -> list[str]:
 
 
 def _rows(page: str, first_heading: str) -> list[list[str]]:
-    """The cells of the table whose first column is called so, without backticks."""
+    """The cells, without backticks, of the table whose first column has this heading."""
     lines = (ROOT / page).read_text().splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f"| {first_heading} |"))
     rows = []
@@ -58,7 +58,7 @@ def _rows(page: str, first_heading: str) -> list[list[str]]:
 
 
 def _command_lines(page: Path) -> list[str]:
-    """Lines of shell blocks and inline code, without prompts, comments and variables."""
+    """Commands in shell blocks and inline code, without prompts, comments and variables."""
     shell = [line for block in _blocks(page, "bash", "console", "shell") for line in block.splitlines()]
     inline = re.findall(r"`((?:tidemark|make) [^`]+)`", FENCE.sub("", page.read_text()))
     lines = [re.sub(r"^\$ |\s+#.*$", "", line).strip() for line in [*shell, *inline]]
@@ -70,7 +70,7 @@ def _tree() -> Command:
 
 
 def _complaints(words: list[str], command: Command) -> Iterator[str]:
-    """What a line asks of the command line that it does not have."""
+    """The commands and options of a line that the command line does not have."""
     words = words[1:]
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         found = command.commands.get(words[0])
@@ -88,7 +88,7 @@ def test_commands_and_options_exist(page: Path) -> None:
     tree = _tree()
     lines = [line for line in _command_lines(page) if line.startswith("tidemark ")]
     wrong = [f"{line}: {c}" for line in lines for c in _complaints(shlex.split(line), tree)]
-    assert not wrong, "mend the page, or the command line:\n" + "\n".join(wrong)
+    assert not wrong, "correct the page or the command line:\n" + "\n".join(wrong)
 
 
 @_each(GUIDES)
@@ -105,7 +105,7 @@ def _commands(command: Command, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield " ".join(path)
         return
     for name, found in below.items():
-        if not found.hidden:  # an old spelling
+        if not found.hidden:  # hidden commands are old spellings
             yield from _commands(found, (*path, name))
 
 
@@ -128,7 +128,7 @@ def test_the_complaint_about_a_command_names_it() -> None:
 
 
 def _next_steps() -> list[tuple[str, str]]:
-    """What errors tell people to type: place and text, with a word for whatever is filled in."""
+    """The `next` texts of errors with their location; `X` replaces each interpolated value."""
     found = []
     for path in sorted((ROOT / "include/tidemark").rglob("*.py")):
         for call in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)):
@@ -149,7 +149,7 @@ def test_what_errors_tell_to_type_exists() -> None:
         typed = re.findall(r"(?:^|[ ;(`])tidemark ([a-z]+)", text)
         wrong += [f"{place}: tidemark {verb}" for verb in typed if verb not in known]
         wrong += [f"{place}: {option}" for option in re.findall(r"(?<!\S)--[a-z-]+", text) if option not in options]
-    assert not wrong, "an error names what the command line does not have:\n" + "\n".join(wrong)
+    assert not wrong, "errors name commands or options that do not exist:\n" + "\n".join(wrong)
 
 
 def test_the_table_of_exit_codes_is_the_one_in_the_code() -> None:
@@ -212,7 +212,7 @@ def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path,
 
 
 def _keywords_of(function: str) -> set[str]:
-    """The keyword arguments that a documented function takes; of `checkpoint_dag` read without importing Airflow."""
+    """The keyword arguments of a documented function; `checkpoint_dag` is parsed, which avoids importing Airflow."""
     if function == "read_state":
         return {*inspect.signature(tidemark.read_state).parameters, *RestorePointChoice.__annotations__}
     tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dags.py").read_text())

@@ -1,7 +1,7 @@
-"""`docs/flink-rows.md` says what is tested where: rows that must be there, and tests that must exist.
+"""Checks `docs/flink-rows.md`, which lists the tests of each feature: all rows are present, and their tests exist.
 
-The rows are those of `docs/flink-rows.csv`. Where the document is at hand that these were taken from, the two are
-compared.
+`docs/flink-rows.csv` lists the required rows. If the document that they were taken from is available, the two lists
+must agree.
 """
 
 import ast
@@ -16,16 +16,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/flink-rows.md"
 SOURCE = ROOT.parent / "shared/flink.md"
-"""The document that the committed list was taken from; it is no part of the repository."""
+"""The document that the committed list was taken from; it is not part of the repository."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A row that the page must have.
+    """A required row of the page.
 
     Attributes:
-        mark: `M` must, `S` should, `+` better than Flink, `none` cannot apply; empty where the list has no marks.
-        name: the feature, in words that the page uses too.
+        mark: `M` must, `S` should, `+` better than Flink, `none` not applicable; empty if the list has no marks.
+        name: the feature, in the words of the page.
     """
 
     mark: str
@@ -33,13 +33,13 @@ class Feature:
 
 
 def committed() -> dict[str, Feature]:
-    """The rows that the page must have, as they are committed."""
+    """The required rows, from the committed list."""
     with (ROOT / "docs/flink-rows.csv").open(newline="") as file:
         return {line["row"]: Feature(line["mark"], line["feature"]) for line in csv.DictReader(file)}
 
 
 def listed(text: str) -> dict[str, str]:
-    """The rows of the list that the committed one was taken from, with their marks."""
+    """The rows of the original document, with their marks."""
     layout, _, _ = text.partition("### 1.2")
     found = {f"1.1-{n}": "M" for n in re.findall(r"^(\d)\. \*\*", layout, re.MULTILINE)} | {"1.2": "M", "1.3": "M"}
     for row, cells in re.findall(r"^\| ([A-Z]\d+) \|(.*)\|$", text, re.MULTILINE):
@@ -54,21 +54,21 @@ def listed(text: str) -> dict[str, str]:
 
 LISTED = committed()
 NOWHERE = [row for row, feature in LISTED.items() if feature.mark == "none"]
-"""Rows that cannot apply: the guarantees say why, and the page leaves them out."""
+"""Rows that do not apply: the page omits them, and the guarantees explain why."""
 MEASURED = [row for row in LISTED if row.startswith("T")]
 """Rows that need a page of `docs/benchmarks`."""
 TESTED = [row for row in LISTED if row not in (*NOWHERE, *MEASURED)]
 """Rows that need a test."""
 TESTED += ["invariant I4", "invariant I5", "fault 24", "fault 31", "fault 34", "fault 35", "fault 39"]
 OPEN = {"A12", "A13", "D21", "F13", "J15"}
-"""Rows without a test, because the feature is missing; the page says so. Take one out when it is there."""
+"""Rows without a test, because the feature is missing, as the page says. Remove a row once the feature exists."""
 NAMED = re.compile(r"`([\w/.-]+\.py)::(\w+)(?:::(\w+))?`")
 NONE = "–"
 
 
 @functools.cache
 def rows() -> dict[str, tuple[str, ...]]:
-    """The cells behind the id, per row of the page's tables."""
+    """The cells after the id, for each row of the page's tables."""
     found: dict[str, tuple[str, ...]] = {}
     for line in PAGE.read_text().splitlines():
         row, *cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
@@ -80,7 +80,7 @@ def rows() -> dict[str, tuple[str, ...]]:
 
 @functools.cache
 def functions(path: Path) -> dict[str, list[str]]:
-    """Test functions of a file, those in a class as `Class::function`, with their decorators."""
+    """The test functions of a file and their decorators; a method is named `Class::function`."""
     found = {}
     for node in ast.parse(path.read_text()).body:
         for inner in node.body if isinstance(node, ast.ClassDef) else (node,):
@@ -91,7 +91,7 @@ def functions(path: Path) -> dict[str, list[str]]:
 
 
 def complaint(path: str, name: str) -> str | None:
-    """Why a named test is none, or None."""
+    """The reason why a name does not denote a running test; None if it does."""
     file = ROOT / "tests" / path
     if not file.is_file():
         return f"there is no tests/{path}"
@@ -110,7 +110,7 @@ def named_by(row: str) -> list[tuple[str, str]]:
 
 def test_the_committed_list_is_that_of_the_document_it_was_taken_from() -> None:
     if not SOURCE.is_file():
-        pytest.skip("the document lies beside the checkout of the project's own machines only")
+        pytest.skip("the original document is available only on the project's own machines")
     assert {row: feature.mark for row, feature in LISTED.items()} == listed(SOURCE.read_text())
 
 
@@ -122,7 +122,7 @@ def test_a_row_that_the_document_adds_is_noticed() -> None:
 
 
 def test_every_row_that_is_asked_for_is_there_and_is_full() -> None:
-    assert sorted({*TESTED, *MEASURED} - set(rows())) == [], "write the rows, or take them from the committed list"
+    assert sorted({*TESTED, *MEASURED} - set(rows())) == [], "add the rows, or remove them from the committed list"
     assert sorted(set(rows()) - {*TESTED, *MEASURED}) == [], "the committed list lacks these rows of the page"
     assert {row for row, cells in rows().items() if len(cells) != 3 or not all(cells)} == set()
 
@@ -141,7 +141,7 @@ def test_what_cannot_apply_is_explained_by_the_guarantees() -> None:
 @pytest.mark.parametrize("row", rows())
 def test_the_tests_of_a_row_exist(row: str) -> None:
     cell = rows()[row][-1]
-    assert cell.count("::") == len(named_by(row)), f"{row} names something that is no `path::function`"
+    assert cell.count("::") == len(named_by(row)), f"{row} has a reference that is not `path::function`"
     assert [c for test in named_by(row) if (c := complaint(*test))] == []
 
 
@@ -149,10 +149,10 @@ def test_the_tests_of_a_row_exist(row: str) -> None:
 def test_a_row_has_a_test_or_is_known_to_have_none(row: str) -> None:
     _, here, tested = rows()[row]
     if row not in OPEN:
-        assert named_by(row), f"{row} has no test: name one, or write one"
+        assert named_by(row), f"{row} has no test: name or write one"
         return
-    assert tested == NONE, f"{row} has a test now: take it out of OPEN"
-    assert "**not yet**" in here, f"say that {row} is not yet there"
+    assert tested == NONE, f"{row} has a test now: remove it from OPEN"
+    assert "**not yet**" in here, f"mark {row} as **not yet**"
     assert not LISTED[row].mark.startswith("M"), f"{row} is a must"
 
 

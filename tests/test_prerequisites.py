@@ -1,4 +1,4 @@
-"""What is missing is skipped on a machine of one's own and fails in CI; and nothing else in the tests is skipped."""
+"""A test whose prerequisite is missing is skipped on your machine and fails in CI; no other test is skipped."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from tests.support.bug_finds import violations
 
 ROOT = Path(__file__).parents[1]
 BY_HAND = {"tests/golden/write.py"}
-"""Programs for a person, which look like tests to use their fixtures."""
+"""Programs that you run by hand, written as tests so that they can use fixtures."""
 SKIPS = re.compile(r"mark\.skip|pytest\.skip|importorskip|unittest\.skip")
 TESTS = """
 from tests.conftest import pytest_runtest_setup
@@ -38,7 +38,7 @@ def test_what_is_missing_is_skipped_at_home_and_fails_in_ci(ci: str, ended: str,
     env = os.environ | {"CI": ci, "PYTHONPATH": path}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ended in done.stdout, done.stdout
-    assert ("1 error" in done.stdout) == bool(ci), "a mark ends its test ahead of every fixture"
+    assert ("1 error" in done.stdout) == bool(ci), "a mark ends its test before any fixture runs"
     assert "no browser here" in done.stdout
     assert "no mount here" in done.stdout
 

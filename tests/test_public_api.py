@@ -1,4 +1,4 @@
-"""What authors may import, and what importing it must not cost."""
+"""The names that authors may import, and the packages that importing them must not load."""
 
 import ast
 import json
@@ -24,7 +24,7 @@ print(json.dumps(sorted(set(sys.modules) - known)))
 
 
 def _loaded_by(imports: str, home: Path) -> set[str]:
-    """Names in `sys.modules` that `imports` adds in a fresh interpreter."""
+    """The names that `imports` adds to `sys.modules` in a new interpreter."""
     path = os.pathsep.join([str(ROOT / "include"), str(ROOT / "dags")])
     env = os.environ | {"PYTHONPATH": path, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     probe = PROBE.format(imports=imports)

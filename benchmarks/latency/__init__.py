@@ -1,1 +1,1 @@
-"""How long a checkpoint takes end to end through Airflow; see `benchmarks.airflow_latency`."""
+"""End-to-end latency of a checkpoint through Airflow; see `benchmarks.airflow_latency`."""

@@ -1,4 +1,4 @@
-"""One DAG run, triggered by REST and waited for: how long each phase of its tasks took, and its checkpoint."""
+"""Triggers a DAG run over REST, waits for it, and times the phases of its tasks and its checkpoint."""
 
 import json
 import time
@@ -22,8 +22,9 @@ def timed_run(settings: Settings, api: AirflowApi, dag: str) -> Row:
     """Triggers a run of the DAG and waits for its end.
 
     Returns:
-        Seconds since the trigger: `completed` (the manifest has its name) and `ended` (Airflow calls the run a
-        success); `phases`, see `_marks`; `steps`, seconds of the engine's steps as the manifest tells; `records`.
+        Seconds from the trigger until `completed` (the manifest has its final name) and `ended` (Airflow marks the run
+        as successful); `phases`, see `_marks`; `steps`, the seconds of the engine's steps, from the manifest;
+        `records`, the number of records that the checkpoint read.
     """
     triggered = time.time()
     run = api.post(f"dags/{dag}/dagRuns", {"logical_date": None, "conf": {}})["dag_run_id"]
@@ -36,7 +37,7 @@ def timed_run(settings: Settings, api: AirflowApi, dag: str) -> Row:
         phases[name], before = round(at - before, 3), at
     manifest = settings.home / "warehouse" / external_path(dag, made.plan.slot)
     return {
-        # A link to the final name changes the inode's change time: it is the moment of the commit point.
+        # Linking the file to its final name updates the inode's change time, so it is the time of the commit point.
         "completed": round(manifest.stat().st_ctime - triggered, 3),
         "ended": round(_at(ended["end_date"]) - triggered, 3),
         "phases": phases,
@@ -46,11 +47,11 @@ def timed_run(settings: Settings, api: AirflowApi, dag: str) -> Row:
 
 
 def _marks(settings: Settings, api: AirflowApi, run: Row) -> Iterator[tuple[str, float]]:
-    """When each phase of a run was over, in order: it was queued, and per task five of them.
+    """Yields the end of each phase of a run, in order: `queued`, then five phases per task.
 
-    `schedule`: the scheduler has found the task and given it to its executor. `start`: its process has told so.
-    `prepare`: the DAG file is parsed, `execute` begins. `work`: `execute` has returned. `report`: Airflow has
-    its state.
+    `schedule`: the scheduler has found the task and given it to its executor. `start`: the task's process has reported
+    its start. `prepare`: the DAG file is parsed and `execute` begins. `work`: `execute` has returned. `report`: Airflow
+    has recorded the task's state.
     """
     dag, name = run["dag_id"], run["dag_run_id"]
     found = api.get(f"dags/{dag}/dagRuns/{quote(name, safe='')}/taskInstances")["task_instances"]

@@ -9,7 +9,7 @@ Row = Mapping[str, Any]
 Groups = Mapping[tuple[str, int], Sequence[Row]]
 GATES = {"timed": "without a gate", "gated": "with a gate"}
 TARGETS = {("timed", 10_000): 6.0, ("gated", 10_000): 10.0}
-"""Seconds that half of the runs may take (issue 8, scenario j)."""
+"""Target medians of `completed`, in seconds (issue 8, scenario j)."""
 METHOD = """\
 DAG runs of four tasks are triggered by REST on the warm embedded stack, one after another. `completed` is the moment
 when the manifest is published, `ended` the moment when Airflow marks the run as successful. The pipelines compute a
@@ -25,12 +25,12 @@ the workers that start and watch them. Other work on the machine affects these f
 
 
 def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
-    """The Markdown text.
+    """Renders the page as Markdown.
 
     Args:
-        data: name of the file with the figures.
-        facts: of the machine.
-        rows: one per DAG run; rounds below zero warm.
+        data: the name of the file with the figures.
+        facts: the machine, the versions and the command of the run.
+        rows: one per DAG run; rounds below zero warm up the stack.
     """
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
@@ -74,7 +74,7 @@ def page(data: str, facts: Row, rows: Sequence[Row]) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all do not exceed (nearest rank)."""
+    """The smallest value that is not exceeded by at least this share of all values (nearest rank)."""
     return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
@@ -98,7 +98,7 @@ def _times(groups: Groups) -> list[str]:
 
 
 def _table(first: str, groups: Groups, part: str, *, total: bool = False) -> list[str]:
-    """One column per case, the median of each named part; 0 where a run has no such part."""
+    """A table of medians: one row per named part, one column per case; a part that a run lacks counts as 0."""
     names = list(dict.fromkeys(name for rows in groups.values() for row in rows for name in row[part]))
     heads = [f"{records:,} {GATES[pipeline]}" for pipeline, records in groups]
     lines = [f"| {first} | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]

@@ -1,4 +1,4 @@
-"""A stack of its own for the measurement: all services, and a project folder whose only DAGs are those measured."""
+"""A separate stack for the measurement: all services, and a project folder that holds only the measured DAGs."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ LINKED = (".jars", "include", "spark_jobs", "plugins", "pyproject.toml")
 
 @contextmanager
 def warm_stack() -> Iterator[tuple[Settings, AirflowApi]]:
-    """Started, warmed, and gone afterwards with everything that it has written."""
+    """Starts a stack, yields its settings and Airflow client, and removes it with everything that it has written."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith(("TIDEMARK_", "AIRFLOW_"))]:
         del os.environ[name]
@@ -40,9 +40,9 @@ def warm_stack() -> Iterator[tuple[Settings, AirflowApi]]:
 
 
 def cpu_seconds(settings: Settings) -> dict[str, float]:
-    """Seconds of CPU that each service has taken so far; `tasks` and `executor` are parts of the scheduler's family."""
+    """The CPU seconds that each service has used so far; `tasks` and `executor` are the scheduler's descendants."""
     while True:
-        # A process that ends under this look is counted with its parent by the next one.
+        # If a process ends during this pass, the next pass counts its time with its parent's.
         with suppress(psutil.NoSuchProcess):
             return _looked(settings)
 
@@ -60,7 +60,7 @@ def _looked(settings: Settings) -> dict[str, float]:
 
 
 def _scheduler(leader: psutil.Process) -> dict[str, float]:
-    """Workers of the executor outlive the tasks, which they start and wait for."""
+    """Splits the scheduler's CPU seconds; executor workers start the tasks, wait for them, and outlive them."""
     workers = leader.children()
     ended = [worker.cpu_times() for worker in workers]
     running = [task for worker in workers for task in worker.children(recursive=True)]

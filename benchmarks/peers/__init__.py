@@ -1,5 +1,5 @@
-"""The same updates through Tidemark and through what a user would take instead; see `__main__`.
+"""Compares Tidemark with the systems that you could use instead, over the same updates; see `__main__`.
 
-A peer is tuned as its documentation says, runs as its own query per checkpoint as a scheduler starts it, and its state
-is held against an oracle row by row: a run with a wrong row is void.
+Each peer is tuned as its documentation recommends and runs once per checkpoint, as a scheduler would start it. Its
+state is compared with an oracle row by row; a single wrong row voids the run.
 """

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.peers`, a part of `make bench`: Tidemark and what a user would take instead, in one run.
+"""`python -m benchmarks.peers`, a part of `make bench`: compares Tidemark with other systems in one run.
 
-Writes docs/benchmarks/peers.json, peers.md and peers.svg; `BENCH=quick` is small and writes files that are not kept. A
-wrong row in anybody's state ends the run, and nothing is written. Apache Flink takes part where `make setup-flink` has
-fetched it.
+The results are written to docs/benchmarks/peers.json, peers.md and peers.svg; `BENCH=quick` runs a small version and
+writes separate files that Git ignores. A wrong row in the state of any system ends the run before anything is written.
+Apache Flink takes part if `make setup-flink` has fetched it.
 """
 
 import json
@@ -43,16 +43,16 @@ SMALL = ("tidemark", "tidemark-server", "append", "merge", "delta-merge", "overw
 RESTORED = ("tidemark", "append", "delta-merge", "flink")
 RESTORED_LARGE = ("tidemark", "append", "flink")
 BEST = ("tidemark", "tidemark-server", "append")
-"""Ourselves, both ways, and the best setting of Structured Streaming, for the ratios: they get more rounds."""
+"""Tidemark in both of its ways and Structured Streaming at its best setting; they run more rounds, for the ratios."""
 KEPT = ("tidemark", "tidemark-server", "append", "delta-merge", "delta-vectors", "flink")
 YEAR = ("tidemark", "append", "merge", "delta-merge", "flink")
 
 
 def cases(flink: bool) -> list[AnyCase]:
-    """What is measured, in order; the letters are those of issue 8.
+    """The cases to measure, in order; the letters are those of issue 8.
 
     Args:
-        flink: whether Apache Flink is here.
+        flink: whether Apache Flink is installed.
     """
     many: list[AnyCase] = [_warm_up(), *_by_size(), _kept(), Backfill(6, YEAR), _fresh(100_000, 4)]
     found = _quick() if QUICK else many
@@ -71,7 +71,7 @@ def _quick() -> list[AnyCase]:
 
 
 def _by_size() -> list[Case]:
-    """Every system at 0.5 M keys; those that are slow at that size are left out of the larger ones, to save time."""
+    """Every system at 0.5 M keys; to save time, larger sizes leave out the systems that are slow at that size."""
     half, two, eight = 500_000, 2_000_000, 8_000_000
     choices = [Stage("c", _workload(half, UPDATES, choice), 3, LIGHT) for choice in ("zipf", "sliding")]
     churn = [Stage("b", _workload(two, n), 3, LIGHT) for n in (2_000, 200_000)]
@@ -84,20 +84,21 @@ def _by_size() -> list[Case]:
 
 
 def _rounds(keys: int, kinds: tuple[str, ...]) -> tuple[Stage, ...]:
-    """Four for all, and eight more for some: of both the first does not count."""
+    """Four rounds for all systems and eight more for `BEST`; the first round of each stage does not count."""
     return Stage("a", _workload(keys), 4, kinds), Stage("a", _workload(keys), 8, BEST)
 
 
 def _kept() -> Case:
-    """Forty checkpoints for some systems, the last thirty for all who keep points; then all but three go."""
+    """Forty checkpoints for `BEST`, the last thirty for every system that keeps points, of which three then remain."""
     half = _workload(500_000)
     return Case(5, (Stage("f", half, 10, BEST), Stage("f", half, 30, KEPT)), kept=(30, 3))
 
 
 def _warm_up() -> Case:
-    """Rounds that no page shows: a JVM is quicker after some of them, and the first size must not pay for it.
+    """Rounds that no page shows: a JVM is faster after some rounds, and the first size must not bear that cost.
 
-    Ours and the server's are two JVMs, and the others warm the first one.
+    They warm up two JVMs: the driver in this process, which Tidemark shares with all Spark peers, and the Connect
+    server.
     """
     small = Stage("warm-up", _workload(20_000, 1_000), 3, tuple(k for k in EVERY if k != "flink"))
     return Case(4, (small, Stage("warm-up", _workload(20_000), 20, BEST)))
@@ -122,7 +123,7 @@ def _without_flink(case: AnyCase) -> AnyCase:
 
 
 def main() -> int:
-    """Runs all cases in a stack of its own and writes the page."""
+    """Runs all cases in a separate stack and writes the page."""
     flink = is_here()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="tidemark-peers-") as home:

@@ -1,8 +1,8 @@
 """A year of real flights, one run per month (scenario i).
 
-Only Tidemark can be told to read up to a record's time, so the months come into the topic one by one, untimed, and
-every system takes what is there. Then Tidemark does it once more as a scheduler's backfill would: the year is in the
-topic.
+Only Tidemark can stop reading at a record's time, so the months are written to the topic one by one, untimed, and every
+system processes all records in the topic. Tidemark then processes the year again as a scheduler's backfill would, with
+all months in the topic.
 """
 
 import shutil
@@ -24,12 +24,12 @@ from benchmarks.peers.titles import WHOLE
 
 @dataclass(frozen=True)
 class Backfill:
-    """One topic with some peers.
+    """One topic with its peers.
 
     Attributes:
-        topic: its number.
-        kinds: who takes part; `WHOLE` follows when the topic holds all.
-        months: how many.
+        topic: the number of the topic.
+        kinds: the systems that take part; `WHOLE` follows once the topic holds all months.
+        months: the number of months.
     """
 
     topic: int
@@ -37,10 +37,10 @@ class Backfill:
     months: int = 12
 
     def measured(self, stack: Stack) -> Iterator[Row]:
-        """A row for every month and peer, then the check.
+        """Yields a row for every month and peer, then a row for every checked state.
 
         Raises:
-            WrongStateError: a peer's state is not the oracle's.
+            WrongStateError: a peer's state differs from the oracle's.
         """
         flights, topic = Months(self.months), topic_of(self.topic)
         wanted = flights.expected_state()

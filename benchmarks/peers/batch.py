@@ -1,7 +1,8 @@
-"""Plain Spark batches over a Delta table of the state: MERGE, or the whole table written anew.
+"""Plain Spark batches over a Delta table that holds the state: MERGE into the table, or overwrite all of it.
 
-A batch reads the range from the offsets of the last one to the topic's end, folds it by key, and changes the table.
-Offsets go into a file beside the table, written after the commit: less than a production job would do, in its favour.
+A batch reads the range from the end offsets of the previous batch to the topic's end, folds it by key, and changes the
+table. The offsets are written to a file next to the table after the commit. A production job would need a safer way, so
+this favours the peer.
 """
 
 import json
@@ -33,23 +34,23 @@ FROM (
 WHERE cut IS NULL OR offset >= cut
 GROUP BY key
 """
-"""A tombstone counts as a record without an amount: it is what remains of a key that ends deleted."""
+"""A tombstone counts as a record without an amount, so that a key that ends deleted still has a row."""
 _ADDED = {
     "updates": "CASE WHEN s.cleared THEN s.updates ELSE coalesce(t.updates, 0) + coalesce(s.updates, 0) END",
     "amount": "CASE WHEN s.cleared THEN s.amount ELSE coalesce(t.amount, 0) + coalesce(s.amount, 0) END",
     "last_at": "CASE WHEN s.cleared THEN s.last_at ELSE greatest(t.last_at, s.last_at) END",
 }
-"""What becomes of a row; one side or the other may be missing."""
+"""The new values of a row, from the table's row `t` and the batch's row `s`, either of which may be missing."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A point that a table can go back to.
+    """A point to which a table can be restored.
 
     Attributes:
-        version: the table's.
-        offsets: where the next batch begins, as the file has them.
-        at: seconds since 1970.
+        version: the version of the table.
+        offsets: the offsets where the next batch begins, as the file stores them.
+        at: the time of the point, in seconds since 1970.
     """
 
     version: int
@@ -62,8 +63,8 @@ class BatchPeer:
     """One table, changed once per run.
 
     Attributes:
-        place: its topic and folder.
-        change: how the batch gets into the table.
+        place: the topic and folder of the peer.
+        change: how a batch changes the table.
     """
 
     place: Place
@@ -83,7 +84,7 @@ class BatchPeer:
         )
 
     def take(self) -> None:
-        """One batch, unless there is nothing new."""
+        """Processes one batch, unless the topic has no new records."""
         ends = ends_of(self.place)
         if self.offsets.exists() and json.loads(self.offsets.read_text()) == ends:
             return
@@ -95,28 +96,28 @@ class BatchPeer:
         self.offsets.write_text(json.dumps(ends))
 
     def upkeep(self) -> None:
-        """None."""
+        """Does nothing: the table is left as the batch wrote it."""
 
     def close(self) -> None:
-        """Nothing runs between two runs."""
+        """Does nothing: no process or query runs between two batches."""
 
     def rows(self) -> pa.Table:
-        """The table; Spark reads it, because it knows deletion vectors."""
+        """Reads the table with Spark, which supports deletion vectors."""
         return self.session.read.format("delta").load(self.table).select(*COLUMNS).toArrow()
 
     def savepoint(self, name: str) -> None:
-        """The version of the table, and the offsets."""
+        """Stores the version of the table and the offsets."""
         kept = {"version": DeltaTable(self.table).version(), "offsets": self.offsets.read_text()}
         Path(self.place.folder, f"savepoint-{name}.json").write_text(json.dumps(kept))
 
     def restore(self, name: str) -> None:
-        """Delta's RESTORE, and the offsets."""
+        """Restores the table with Delta's RESTORE, and the offsets."""
         kept = self._kept(name)
         self.session.sql(f"RESTORE TABLE delta.`{self.table}` TO VERSION AS OF {kept['version']}")
         self.offsets.write_text(kept["offsets"])
 
     def forked(self, name: str, place: Place) -> "BatchPeer":
-        """A shallow clone, and the offsets."""
+        """Makes a shallow clone of the table and copies the offsets."""
         kept = self._kept(name)
         source = f"delta.`{self.table}` VERSION AS OF {kept['version']}"
         self.session.sql(f"CREATE TABLE delta.`{place.folder}/table` SHALLOW CLONE {source}")
@@ -124,23 +125,23 @@ class BatchPeer:
         return BatchPeer(place, self.change)
 
     def mark(self) -> "Mark":
-        """The version of the table, the offsets, and when."""
+        """Returns the version of the table, the offsets and the current time."""
         return Mark(DeltaTable(self.table).version(), self.offsets.read_text(), time.time())
 
     def needed(self, marks: Sequence["Mark"]) -> dict[Path, str]:
-        """The table's files of every version."""
+        """Returns the files of the marked versions of the table."""
         return dict.fromkeys(delta_files(Path(self.table), [mark.version for mark in marks]), "state")
 
     def keep(self, marks: Sequence["Mark"]) -> None:
-        """The table keeps its files for as long."""
+        """Sets the retention of the table to reach back to the oldest mark."""
         keep_since(self.session, self.table, marks[0].at)
 
     def drop(self, marks: Sequence["Mark"]) -> None:
-        """VACUUM."""
+        """Runs VACUUM."""
         vacuum(self.session, self.table)
 
     def back_to(self, mark: "Mark") -> None:
-        """Delta's RESTORE, and the offsets."""
+        """Restores the table with Delta's RESTORE, and the offsets."""
         self.session.sql(f"RESTORE TABLE delta.`{self.table}` TO VERSION AS OF {mark.version}")
         self.offsets.write_text(mark.offsets)
 
@@ -173,7 +174,7 @@ class BatchPeer:
 
 
 def records_between(session: SparkSession, place: Place, starts: dict[str, int], ends: dict[str, int]) -> DataFrame:
-    """The records of a range, offsets by partition."""
+    """Reads the records of a range, which is given by its offsets per partition."""
     options = {
         "kafka.bootstrap.servers": place.bootstrap,
         "assign": json.dumps({place.topic: list(range(PARTITIONS))}),
@@ -187,7 +188,7 @@ def records_between(session: SparkSession, place: Place, starts: dict[str, int],
 
 
 def ends_of(place: Place) -> dict[str, int]:
-    """The end of every partition of a topic now, by its number."""
+    """The current end offset of every partition of a topic, by partition number."""
     admin = AdminClient({"bootstrap.servers": place.bootstrap})
     latest = {TopicPartition(place.topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
     return {str(tp.partition): found.result(30).offset for tp, found in admin.list_offsets(latest).items()}

@@ -1,7 +1,7 @@
 """Apache Flink: a resident job with RocksDB and incremental checkpoints, driven over its REST API.
 
-One JVM with two task slots (Flink's own local cluster). The job reads the topic only up to the offsets that it is told,
-so that a run begins when all records are there, as everybody's does; the job itself never stops.
+The job runs in one JVM with two task slots (Flink's own local cluster). It reads the topic only up to given offsets, so
+that a run begins when all records are in the topic, as for every other peer; the job itself never stops.
 """
 
 import json
@@ -29,7 +29,7 @@ from devstack.services import require_java
 
 TASKS = 2
 RETAINED = 30
-"""Checkpoints that a job keeps; a newer one subsumes the oldest, and no command does."""
+"""The number of checkpoints that a job retains; a newer one subsumes the oldest, and no command deletes one."""
 PATIENCE = 900.0
 _NEVER = "20 d"
 OPENS = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.util", "java.time", "java.nio")]
@@ -41,12 +41,12 @@ class FlinkPeer:
     """One job.
 
     Attributes:
-        place: its topic and folder.
-        memory: of its JVM, which holds RocksDB's besides.
-        pause: seconds between two looks at a file or at the REST API.
-        number: of the last thing that the job was asked for.
-        restored: a savepoint to begin from.
-        newest: the folder of its last checkpoint.
+        place: the topic and folder of the peer.
+        memory: the maximum heap of the JVM, which uses more memory outside the heap for RocksDB.
+        pause: the seconds between two polls of a file or of the REST API.
+        number: the number of the last request to the job.
+        restored: the savepoint from which the job starts, if any.
+        newest: the folder of the last checkpoint.
     """
 
     place: Place
@@ -65,7 +65,7 @@ class FlinkPeer:
         self.start(self.restored)
 
     def start(self, restored: str | None = None) -> None:
-        """Starts the JVM and waits until the job runs; from a savepoint or a checkpoint, if there is one."""
+        """Starts the JVM, from a savepoint or checkpoint if one is given, and waits until the job runs."""
         self.control = Path(self.place.folder).parent / f"{Path(self.place.folder).name}-control"
         shutil.rmtree(self.control, ignore_errors=True)
         self.control.mkdir(parents=True)
@@ -82,7 +82,7 @@ class FlinkPeer:
         self.job = self._running()
 
     def take(self) -> None:
-        """Lets the job read to the topic's end, then has it make a checkpoint."""
+        """Lets the job read to the topic's end, then triggers a checkpoint."""
         began = time.perf_counter()
         self.number += 1
         asked = {"number": str(self.number)} | ends_of(self.place)
@@ -94,46 +94,46 @@ class FlinkPeer:
         self.phases = {"read": read - began, "checkpoint": time.perf_counter() - read}
 
     def savepoint(self, name: str) -> None:
-        """A savepoint in RocksDB's own format, which is the quicker one."""
+        """Triggers a savepoint in RocksDB's own format, which is faster than the canonical one."""
         body = {"target-directory": f"{self.place.folder}/savepoints", "cancel-job": False, "formatType": "NATIVE"}
         self.savepoints[name] = self._ask(f"jobs/{self.job}/savepoints", body)["location"]
 
     def restore(self, name: str) -> None:
-        """The job ends, and begins again from the savepoint, in a new JVM."""
+        """Ends the job and starts it from the savepoint in a new JVM."""
         self.close()
         self.start(self.savepoints[name])
 
     def forked(self, name: str, place: Place) -> "FlinkPeer":
-        """Another JVM from the same savepoint."""
+        """Starts another JVM from the same savepoint."""
         return FlinkPeer(place, restored=self.savepoints[name])
 
     def mark(self) -> str:
-        """The checkpoint's folder."""
+        """Returns the folder of the last checkpoint."""
         return self.newest
 
     def needed(self, marks: Sequence[str]) -> dict[Path, str]:
-        """The checkpoints' own files, and the shared ones that they name."""
+        """Returns the checkpoints' own files, and the shared files that they name."""
         return dict.fromkeys(flink_files([Path(mark) for mark in marks]), "state")
 
     def keep(self, marks: Sequence[str]) -> None:
-        """Nothing: the number was given to the job."""
+        """Does nothing: the job was started with the number of checkpoints to retain."""
 
     def drop(self, marks: Sequence[str]) -> None:
-        """Waits until what newer checkpoints have subsumed is gone, which Flink deletes beside its work."""
+        """Waits until Flink has deleted the subsumed checkpoints, which it does in the background."""
         kept = {Path(mark).name for mark in marks}
         job = Path(marks[0]).parent
         self._until(lambda: {path.name for path in job.glob("chk-*")} <= kept)
 
     def back_to(self, mark: str) -> None:
-        """The job ends, and begins again from the checkpoint, in a new JVM."""
+        """Ends the job and starts it from the checkpoint in a new JVM."""
         self.close()
         self.start(mark)
 
     def upkeep(self) -> None:
-        """None."""
+        """Does nothing: Flink does its maintenance in the background."""
 
     def rows(self) -> pa.Table:
-        """Every key's state, written out by the job."""
+        """Has the job write the state of every key to files, and reads them."""
         self.number += 1
         self._say("dump", str(self.number))
         self._until(lambda: self._all_say("dumped", str(self.number)))
@@ -148,7 +148,7 @@ class FlinkPeer:
         return table.set_column(COLUMNS.index("last_at"), "last_at", at)
 
     def resident(self) -> dict[str, float]:
-        """What the process has taken so far: megabytes now, and seconds of CPU."""
+        """The current memory of the process in megabytes, and the CPU seconds that it has used so far."""
         process = psutil.Process(self.process.pid)
         times = process.cpu_times()
         return {"mb": round(process.memory_info().rss / 1e6), "cpu_seconds": round(times.user + times.system, 2)}
@@ -197,7 +197,7 @@ class FlinkPeer:
         raise RuntimeError(f"Flink's job does not run after {PATIENCE:.0f} s")
 
     def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Triggers something and waits for its end."""
+        """Triggers an operation and waits until it has completed."""
         request = urllib.request.Request(  # noqa: S310
             f"{self.rest}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -233,7 +233,7 @@ class FlinkPeer:
 
 
 def _answer(request: urllib.request.Request) -> dict[str, Any]:
-    """What the REST API answers; its refusals are told in full."""
+    """Sends a request to the REST API and returns its answer; an error shows the body of the response."""
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             found: dict[str, Any] = json.load(answer)
@@ -243,6 +243,6 @@ def _answer(request: urllib.request.Request) -> dict[str, Any]:
 
 
 def class_path(classes: str) -> str:
-    """Flink, Kafka's client with what it needs, and the compiled job."""
+    """The class path with the compiled job, Flink, and Kafka's client with its dependencies."""
     client = [str(jar) for pattern in CLIENT for jar in sorted((JARS / "kafka").glob(pattern))]
     return os.pathsep.join([classes, f"{flink_jars()}/*", *client])

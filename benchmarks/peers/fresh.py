@@ -1,4 +1,4 @@
-"""Runs that begin with the start of a process, as a scheduler's do."""
+"""Runs that each start a new process, as a scheduler does."""
 
 import json
 import subprocess
@@ -12,14 +12,14 @@ from benchmarks.peers.places import ROOT, Place, Stack, child_environment
 
 @dataclass
 class FreshPeer:
-    """A peer whose every run is a process of its own; its state is read in this one."""
+    """A peer that starts a new process for every run; this process reads its state."""
 
     kind: str
     place: Place
     stack: Stack
 
     def take(self) -> None:
-        """From the start of the process until it says that the run is durable."""
+        """Starts a process and waits until it reports that the run is durable."""
         scratch = self.stack.home / "scratch"
         asked = {"kind": self.kind, "place": self.place.as_json(), "spark": self.stack.spark, "scratch": str(scratch)}
         command = [sys.executable, "-m", "benchmarks.peers.once", json.dumps(asked)]
@@ -33,14 +33,14 @@ class FreshPeer:
             raise RuntimeError(f"{self.kind}: the process ended with {self._child.wait()}:\n{tail}")
 
     def upkeep(self) -> None:
-        """Waits for the end of the process, which is not part of the run."""
+        """Waits until the process has ended, which is not part of the run."""
         with self._child as child:
             child.wait(120)
 
     def rows(self) -> Any:
-        """By a peer of this process."""
+        """Reads the state with a peer in this process."""
         kind = KINDS[self.kind]
         return (kind.once or kind.make)(self.place, self.stack.spark).rows()
 
     def close(self) -> None:
-        """Its processes have ended."""
+        """Does nothing: `upkeep` has waited for every process to end."""

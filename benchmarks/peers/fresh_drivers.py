@@ -1,8 +1,8 @@
-"""Drivers of processes that make a single run: each as its user would start it, with what is well known and cheap.
+"""Spark drivers of processes that make a single run, each started as its user would, with well-known and cheap options.
 
-A query's user writes `SparkSession.builder`: jars on the class path, Delta's settings, no page, the same memory and
-cache of generated code as ours. What Tidemark's factory does besides, `TUNED` does for a query too: the same options of
-the JVM, and an archive of classes, which its first run makes.
+The user of a query calls `SparkSession.builder` with jars on the class path, Delta's settings, no web page, and the
+same memory and cache of generated code as Tidemark. `TUNED` gives a query the additional settings of Tidemark's factory
+as well: the same JVM options, and a class archive, which its first run creates.
 """
 
 import zipfile
@@ -20,11 +20,11 @@ ONE_PEER = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""What the session of every peer has."""
+"""The settings that the session of every peer has."""
 
 
 def begun(kind: str, place: Place, scratch: str) -> SparkSession:
-    """The session of this process, for the one run of a peer."""
+    """Starts the session of this process, for the single run of a peer."""
     if kind == OURS:
         return opened("", scratch)
     jars = [*map(str, jars_below(JARS / "spark")), str(_packed(Path(place.classes)))]
@@ -38,7 +38,7 @@ def begun(kind: str, place: Place, scratch: str) -> SparkSession:
 
 
 def left(kind: str, place: Place, spark: SparkSession) -> None:
-    """Waits for the archive, where this run is the one that makes it."""
+    """Stops the driver and waits for the class archive, if this is the run that creates it."""
     if kind == TUNED and not _archive(place).is_file():
         stop_driver(spark)
 
@@ -53,7 +53,7 @@ def _archive(place: Place) -> Path:
 
 
 def _packed(classes: Path) -> Path:
-    """The compiled Java peers as a jar, because no archive holds the classes of a folder."""
+    """Packs the compiled Java peers into a jar, because a class archive cannot hold classes from a folder."""
     packed = classes.parent / "peers.jar"
     if not packed.is_file():
         with zipfile.ZipFile(packed, "w") as jar:

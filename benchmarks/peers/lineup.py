@@ -1,6 +1,7 @@
-"""How a peer of each kind is made; the names are those of `titles`.
+"""Creates a peer of each kind; the names are those of `titles`.
 
-A kind is imported when one of it is made: a run in a fresh process must not pay for what the others need.
+The modules of a kind are imported when a peer of that kind is created, so that a run in a fresh process does not pay
+for the imports of the other kinds.
 """
 
 from collections.abc import Callable
@@ -21,9 +22,9 @@ class Kind:
     """One system with one setting.
 
     Attributes:
-        make: of a place and of the address of a warm Connect server, which only Tidemark uses.
-        has_driver: whether it needs a Spark driver in its process.
-        once: how it is made in a process that makes a single run, where that differs.
+        make: creates the peer from a place and the address of a warm Connect server, which only Tidemark uses.
+        has_driver: whether the peer needs a Spark driver in its process.
+        once: creates the peer in a process that makes a single run, if that differs from `make`.
     """
 
     make: Make

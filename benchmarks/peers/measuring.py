@@ -1,4 +1,4 @@
-"""Runs of cases: a topic, a workload and some peers that take turns, each checked against the oracle at the end."""
+"""Runs cases: each has a topic, workloads, and peers that take turns and are checked against the oracle at the end."""
 
 import itertools
 import shutil
@@ -36,18 +36,18 @@ from benchmarks.workload import State, Workload, expected_state
 
 Row = dict[str, Any]
 LOAD = -1
-"""The number of the first load's run; the first batch is 0."""
+"""The round number of the first load; the first batch is 0."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Some batches of one workload, over the topic that the stages before have left.
+    """Batches of one workload, added to the topic that the earlier stages have filled.
 
     Attributes:
-        scenario: its letter in issue 8's list.
-        workload: its keys are those of the first load.
-        rounds: batches; the first one warms up and does not count, unless it is the only one.
-        kinds: who is timed; the others catch up at the end.
+        scenario: the letter of the scenario in issue 8.
+        workload: the workload, whose keys are those of the first load.
+        rounds: the number of batches; the first one warms up and does not count, unless it is the only one.
+        kinds: the systems that are timed; the others catch up later.
     """
 
     scenario: str
@@ -61,12 +61,12 @@ class Case:
     """One topic with its peers.
 
     Attributes:
-        topic: its number.
+        topic: the number of the topic.
         stages: at least one; all over the same number of keys.
-        mode: in this process, or each run in a process of its own.
-        restored: who is kept, restored and forked after the stages; peers of this process only.
-        counted: rounds in which Tidemark's read is compared with a bare count.
-        kept: numbers of points that stay of those of whoever is in the last stage, the largest first.
+        mode: `warm` runs in this process, `fresh` starts a new process for each run.
+        restored: the systems that make a savepoint, restore it and fork it after the stages; `warm` only.
+        counted: the number of rounds in which Tidemark's read is compared with a bare count.
+        kept: how many points the systems of the last stage keep, one number after another, the largest first.
     """
 
     topic: int
@@ -78,20 +78,20 @@ class Case:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Everybody who takes part in some stage."""
+        """All systems that take part in at least one stage."""
         return tuple(dict.fromkeys(kind for stage in self.stages for kind in stage.kinds))
 
     @property
     def keepers(self) -> tuple[str, ...]:
-        """Who keeps points, where some are kept: whoever is in the last stage, and Tidemark in one of its two ways."""
+        """The systems that keep points, if the case keeps any: those of the last stage, except Tidemark by a server."""
         return tuple(kind for kind in self.stages[-1].kinds if self.kept and kind != "tidemark-server")
 
 
 def measured(case: Case, stack: Stack) -> Iterator[Row]:
-    """Loads, then rounds in which the peers take turns, each beginning with another one; then the check.
+    """Loads the topic, runs rounds in which the peers take turns, each starting with a different peer, and checks them.
 
     Raises:
-        WrongStateError: a peer's state is not the oracle's.
+        WrongStateError: a peer's state differs from the oracle's.
     """
     create_topic(stack.bootstrap, topic_of(case.topic))
     with ExitStack() as open_peers:
@@ -107,15 +107,15 @@ def measured(case: Case, stack: Stack) -> Iterator[Row]:
 
 @dataclass
 class _Topic:
-    """A case under way.
+    """A case in progress.
 
     Attributes:
-        case: what is asked.
-        stack: where.
-        peers: by kind.
+        case: the case to run.
+        stack: the services that it uses.
+        peers: the peers, by kind.
         sent: all batches that the topic holds.
-        taken: how many of them each peer has taken.
-        marks: the points of each peer, of one case where they are asked for.
+        taken: how many of the batches each peer has processed.
+        marks: the points of each peer that keeps points.
     """
 
     case: Case
@@ -126,7 +126,7 @@ class _Topic:
     marks: dict[str, list[Any]] = field(default_factory=dict)
 
     def rounds(self) -> Iterator[Row]:
-        """The load and all stages."""
+        """Runs the load and all stages."""
         for stage, n, batch in _batches(self.case):
             kinds = stage.kinds if n > LOAD else self.case.kinds
             self._catch_up(kinds)
@@ -139,7 +139,7 @@ class _Topic:
                     self.marks.setdefault(kind, []).append(cast(RetainingPeer, self.peers[kind]).mark())
 
     def retained(self) -> Iterator[Row]:
-        """Scenarios f and g, where they are asked for."""
+        """Keeps points and drops them (scenarios f and g), if the case asks for it."""
         if not self.case.kept:
             return
         stage = replace(self.case.stages[-1], scenario="g")
@@ -151,7 +151,7 @@ class _Topic:
             yield _row(self.case, stage, row["kind"]) | row
 
     def checked(self) -> Iterator[Row]:
-        """Every row of every peer that has not been checked after it let points go."""
+        """Checks every row of each peer, except those that were already checked after they dropped points."""
         left = {kind: peer for kind, peer in self.peers.items() if kind not in self.marks}
         if not left:
             return
@@ -163,7 +163,7 @@ class _Topic:
             yield _row(self.case, self.case.stages[0], kind) | {"checked": found}
 
     def reading(self) -> Iterator[Row]:
-        """Scenario k, where it is asked for."""
+        """Runs scenario k, if the case asks for it."""
         stage, peer = replace(self.case.stages[0], scenario="k"), self.peers.get("tidemark")
         if not self.case.counted or not isinstance(peer, TidemarkPeer):
             return
@@ -173,7 +173,7 @@ class _Topic:
             yield _row(self.case, stage, row["kind"]) | row
 
     def restored(self) -> Iterator[Row]:
-        """Scenario e, for those of whom it is asked."""
+        """Runs scenario e, for the peers that the case names."""
         stage = replace(self.case.stages[0], scenario="e")
         chosen = {kind: cast(RestorablePeer, self.peers[kind]) for kind in self.case.restored}
         self._catch_up(self.case.restored)
@@ -187,14 +187,14 @@ class _Topic:
             yield _row(self.case, stage, row["kind"]) | row
 
     def _catch_up(self, kinds: Sequence[str]) -> None:
-        """Those who were left out take what they have missed, untimed."""
+        """Lets peers process the batches that they have missed, untimed."""
         for kind in (k for k in kinds if self.taken[k] < len(self.sent)):
             self.peers[kind].take()
             self.peers[kind].upkeep()
             self.taken[kind] = len(self.sent)
 
     def _more(self) -> Updates:
-        """One more batch of the first stage's workload."""
+        """Produces one more batch of the first stage's workload."""
         above = max(int(batch.keys.max(initial=0)) for batch in self.sent) + 1
         return self._produce(self.case.stages[0].workload.batch(len(self.sent), above))
 
@@ -205,7 +205,7 @@ class _Topic:
 
 
 def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
-    """The load, with the number `LOAD`, and the batches of all stages; each counts its rounds from 0."""
+    """Yields the load, numbered `LOAD`, and the batches of all stages; each stage counts its rounds from 0."""
     workload = case.stages[0].workload
     yield case.stages[0], LOAD, workload.load()
     above = workload.keys
@@ -218,7 +218,7 @@ def _batches(case: Case) -> Iterator[tuple[Stage, int, Updates]]:
 
 
 def taken(peer: Peer, folder: str) -> Row:
-    """One run and its upkeep: seconds of both, and what they have added to the peer's folder."""
+    """Times a run and its upkeep; returns also the bytes that the run added and the size of the peer's folder."""
     before = Listing.of(folder)
     started = time.perf_counter()
     peer.take()

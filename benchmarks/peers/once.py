@@ -1,6 +1,6 @@
-"""One run of one peer in a process of its own, as a scheduler starts it: `python -m benchmarks.peers.once JSON`.
+"""Runs one peer once in this process, as a scheduler would start it: `python -m benchmarks.peers.once JSON`.
 
-Prints one line when the run is durable; whoever started the process takes the time.
+The process prints one line when the run is durable; its parent process measures the time.
 """
 
 import json
@@ -12,7 +12,7 @@ from benchmarks.peers.places import Place
 
 
 def main() -> int:
-    """Takes what the topic holds."""
+    """Processes the records in the topic."""
     asked = json.loads(sys.argv[1])
     kind, place = KINDS[asked["kind"]], Place(**asked["place"])
     if not kind.has_driver:

@@ -1,6 +1,6 @@
-"""The page of the comparison, from its rows alone: question, method, tables, what they mean, where others are ahead.
+"""The comparison's page, from its rows alone: question, method, tables, conclusions, and where others are ahead.
 
-`python -m benchmarks.peers.page` writes it again from the rows that are kept.
+`python -m benchmarks.peers.page` rewrites the page from the stored rows.
 """
 
 import itertools
@@ -112,7 +112,7 @@ def _page(name: str, facts: Mapping[str, Any], rows: Sequence[Row]) -> list[str]
         if letter == "b" and _of(rows, letter):
             lines += _crossings(rows)
     lines += [*_storage(rows), *sections(rows), *_restored(rows), *_reading(rows)]
-    return [*lines, "", "## What was checked", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
+    return [*lines, "", "## Checks", "", *_checks(rows), "", "## Where others are ahead", "", *_losses(rows)]
 
 
 def _of(rows: Iterable[Row], scenario: str) -> list[Row]:
@@ -151,7 +151,7 @@ def _reading(rows: Iterable[Row]) -> list[str]:
 
 
 def _storage(rows: Iterable[Row]) -> list[str]:
-    """The bytes that each run added, by (keys, kind), from the folder's size after the load and after the last run."""
+    """The bytes that each run adds, by keys and kind, from the folder's size after the load and after the last run."""
     found: dict[tuple[int, str], list[Row]] = {}
     for row in _of(rows, "a"):
         found.setdefault((row["size"], row["kind"]), []).append(row)
@@ -178,7 +178,7 @@ def _groups(rows: Sequence[Row]) -> dict[tuple[int, int, str], dict[str, list[Ro
 
 
 def counted(rows: Sequence[Row]) -> list[Row]:
-    """Without the round that warms up, unless there is only one."""
+    """Leaves out the round that warms up, unless it is the only one."""
     return [r for r in rows if r["round"] > 0] or list(rows)
 
 
@@ -206,7 +206,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 def _meaning(rows: Sequence[Row]) -> list[str]:
-    """Which system was the quickest, and the cost of growth, from the figures."""
+    """Derives from the figures which system was the fastest, and how the cost grows with the keys."""
     groups = _groups(rows)
     lines = []
     for (size, updates, choice), kinds in groups.items():
@@ -225,7 +225,7 @@ def _meaning(rows: Sequence[Row]) -> list[str]:
 
 
 def _crossings(rows: Sequence[Row]) -> list[str]:
-    """Between which shares of changed keys another system overtakes; the middle share is the first section's."""
+    """Lists the shares of changed keys between which a system overtakes; the middle share is the first section's."""
     size = _of(rows, "b")[0]["size"]
     groups = _groups([r for r in (*_of(rows, "a"), *_of(rows, "b")) if r["size"] == size])
     medians = {
@@ -269,7 +269,7 @@ def _losses(rows: Iterable[Row]) -> list[str]:
 
 
 def main() -> None:
-    """Writes the page again from the rows of the last full run, after a change of the page alone."""
+    """Rewrites the page from the rows of the last full run, after a change to the page's code alone."""
     kept = json.loads((FOLDER / "peers.json").read_text())
     write_page(kept["facts"], kept["rows"])
 

@@ -1,4 +1,4 @@
-"""What every peer is given and what it answers: a topic to read, a folder to keep its state in, rows at the end."""
+"""The interface of a peer: a topic to read, a folder for its state, and the rows of the state at the end."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from benchmarks.workload import State
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".jars"
 TOPICS = 16
-"""Topics of one run at most; each has a pipeline of its name in `pipelines`."""
+"""The maximum number of topics in a run; each has a pipeline of the same name in `pipelines`."""
 COLUMNS = ("key", "updates", "amount", "last_at")
 PARTITIONS = 4
 
@@ -29,10 +29,10 @@ class Place:
     """Where a peer reads and writes.
 
     Attributes:
-        bootstrap: the broker.
-        topic: of the updates; message keys are keys of the state, a record without a value deletes.
-        folder: of all that the peer keeps between two runs; nobody else writes there.
-        classes: folder of the compiled Java peers.
+        bootstrap: the address of the broker.
+        topic: the topic of the updates; message keys are keys of the state, and a record without a value deletes.
+        folder: the folder for everything that the peer keeps between two runs; only the peer writes there.
+        classes: the folder of the compiled Java peers.
     """
 
     bootstrap: str
@@ -41,19 +41,19 @@ class Place:
     classes: str
 
     def as_json(self) -> dict[str, Any]:
-        """For a process of its own."""
+        """The fields of the place, to pass to another process as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What all cases share.
+    """The services and folders that all cases share.
 
     Attributes:
-        bootstrap: the broker.
-        spark: a warm Connect server.
-        home: a folder for everything.
-        classes: the compiled Java peers.
+        bootstrap: the address of the broker.
+        spark: the address of a warm Connect server.
+        home: the folder for all files.
+        classes: the folder of the compiled Java peers.
     """
 
     bootstrap: str
@@ -63,69 +63,69 @@ class Stack:
 
 
 def place_of(kind: str, topic: int, stack: Stack) -> Place:
-    """Of a peer of one kind, for the n-th topic."""
+    """The place of a peer of one kind, for the n-th topic."""
     name = topic_of(topic)
     return Place(stack.bootstrap, name, str(stack.home / name / kind), str(stack.classes))
 
 
 def in_turn(kinds: Sequence[str], n: int) -> tuple[str, ...]:
-    """Who comes after whom in the n-th round: each begins with another one."""
+    """The order of the peers in the n-th round; each round begins with a different peer."""
     turn = n % len(kinds) if kinds else 0
     return (*kinds[turn:], *kinds[:turn])
 
 
 class Peer(Protocol):
-    """One system, for one topic."""
+    """One system with one topic."""
 
     def take(self) -> None:
-        """One scheduled run: everything that the topic holds now goes into the state, durably."""
+        """Performs one scheduled run: processes every record in the topic and makes the new state durable."""
 
     def upkeep(self) -> None:
-        """What the system wants done between two runs; timed apart. Most want nothing."""
+        """Does the maintenance that the system needs between two runs, timed separately; most systems need none."""
 
     def rows(self) -> pa.Table:
-        """The live state: one row per key with the columns of `COLUMNS`."""
+        """Returns the live state: one row per key, with the columns of `COLUMNS`."""
 
     def close(self) -> None:
-        """Ends whatever it keeps running."""
+        """Stops the processes that the peer keeps running."""
 
 
 class RestorablePeer(Peer, Protocol):
-    """A system whose state can be kept, gone back to, and forked: by a command, or by a procedure of several steps."""
+    """A system whose state can be saved, restored and forked, by one command or in several steps."""
 
     def savepoint(self, name: str) -> None:
-        """Keeps what the state is now."""
+        """Saves the current state under a name."""
 
     def restore(self, name: str) -> None:
-        """Goes back to it: the next run begins where it ended."""
+        """Restores a savepoint, with the offsets where the next run begins."""
 
     def forked(self, name: str, place: Place) -> Peer:
-        """Another peer that goes on from it, beside this one, in a folder of its own where it needs one."""
+        """Returns another peer that continues from the savepoint, in a separate folder if the system needs one."""
 
 
 class RetainingPeer(Peer, Protocol):
-    """A system whose runs leave points that can be gone back to, until it is told to let them go.
+    """A system whose runs leave points that can be restored, until `drop` removes them.
 
     Attributes:
-        least: it keeps so many points whatever it is told.
+        least: the minimum number of points that the system keeps; `drop` cannot go below it.
     """
 
     least: int
 
     def mark(self) -> Any:
-        """The point that the last run has made."""
+        """Returns the point that the last run has left."""
 
     def needed(self, marks: Sequence[Any]) -> Mapping[Path, str]:
-        """The files that points need, each with what it is: `state` or `results`."""
+        """Returns the files that the points need, each labelled `state` or `results`."""
 
     def keep(self, marks: Sequence[Any]) -> None:
-        """Sets what it keeps to these points, where that is a setting; they are the newest, oldest first."""
+        """Configures the system to keep these points, if it has such a setting; they are the newest, oldest first."""
 
     def drop(self, marks: Sequence[Any]) -> None:
-        """Lets every other point go."""
+        """Removes every other point."""
 
     def back_to(self, mark: Any) -> None:
-        """Goes back to a point: the next run begins where it ended."""
+        """Restores a point, with the offsets where the next run begins."""
 
 
 class WrongStateError(AssertionError):
@@ -136,10 +136,10 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
     """Compares every row with the oracle's.
 
     Returns:
-        How many there are.
+        The number of rows.
 
     Raises:
-        WrongStateError: a row is missing, wrong, twice there or should not be there.
+        WrongStateError: a row is missing, wrong, duplicated or unexpected.
     """
     table = found.select(COLUMNS).sort_by("key")
     last = table["last_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
@@ -156,20 +156,20 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
 
 
 def child_environment() -> dict[str, str]:
-    """Of a Python that imports this checkout; whether this one talks to a Spark Connect server is its own affair."""
+    """The environment for a Python that imports this checkout, without the Spark variables of this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files below a folder at one moment, by path: size and time of the last change."""
+    """The files below a folder at one moment, by path, with their size and modification time."""
 
     files: dict[str, tuple[int, int]]
 
     @classmethod
     def of(cls, folder: str) -> "Listing":
-        """What is there now; a file that goes meanwhile is not there."""
+        """Lists the files below a folder, and skips those that disappear meanwhile."""
         found = {}
         for base, _, names in os.walk(folder):
             for name in names:
@@ -182,10 +182,10 @@ class Listing:
         return cls(found)
 
     def added(self, before: "Listing") -> int:
-        """Bytes of the files that are new or changed since another listing."""
+        """The bytes of the files that are new or have changed since another listing."""
         return sum(size for path, (size, at) in self.files.items() if before.files.get(path) != (size, at))
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(size for size, _ in self.files.values())

@@ -1,4 +1,4 @@
-"""The page's sections on many checkpoints: their mean, what points keep, what goes with them, a year of flights."""
+"""The page's sections on many checkpoints: their mean, the storage of points, their deletion, a year of flights."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ save time: the settings that were slower in the first section, and the Connect s
 
 
 def sections(rows: Sequence[Row]) -> list[str]:
-    """All of them; those that have no rows are left out."""
+    """All sections that have rows."""
     return [*_long(rows), *_kept(rows), *_dropped(rows), *_year(rows)]
 
 
@@ -90,7 +90,7 @@ def _is_whole(row: Row) -> bool:
 
 
 def _with_upkeep(found: Sequence[Row]) -> float:
-    """The mean of runs with what follows them, without rewrites of a whole base."""
+    """The mean seconds of runs with their upkeep, without rewrites of a whole base."""
     return statistics.mean(float(r["seconds"]) + (0 if _is_whole(r) else r["upkeep_seconds"]) for r in found)
 
 
@@ -160,7 +160,7 @@ def _year(rows: Iterable[Row]) -> list[str]:
 
 
 def _place(order: Sequence[str]) -> str:
-    """Tidemark's, in an order of systems."""
+    """The rank of Tidemark in an order of systems."""
     return f"number {order.index(OURS) + 1} of {len(order)}"
 
 
@@ -174,7 +174,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def losses(rows: Iterable[Row]) -> list[str]:
-    """Where another system is ahead in one of these sections."""
+    """Lists the results of these sections in which another system is ahead."""
     asked = [r for r in rows if "kept" in r]
     lines = []
     for points in sorted({r["kept"] for r in asked}, reverse=True):
@@ -197,7 +197,7 @@ def losses(rows: Iterable[Row]) -> list[str]:
 
 
 def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each system, in order."""
+    """Groups the rows by system, in order."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["kind"], []).append(row)

@@ -1,4 +1,4 @@
-"""Tidemark's reading of a range against a bare count of the same range by the same Spark (scenario k)."""
+"""Compares Tidemark's read of a range with a bare count of the same range by the same Spark (scenario k)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ from tidemark.engine.read.source import KafkaOptions, read_ranges
 
 @dataclass(frozen=True)
 class Reading:
-    """One Tidemark peer of this process's driver, which has taken all that the topic holds."""
+    """A Tidemark peer with the driver of this process, which has processed all records in the topic."""
 
     peer: TidemarkPeer
     place: Place
 
     def measured(self, produce: Callable[[], int], rounds: int) -> Iterator[dict[str, Any]]:
-        """Rounds of a checkpoint, then its range once more, read and counted; every other round begins with the count.
+        """Completes a checkpoint per round, then reads and counts its range; every other round begins with the count.
 
         Args:
-            produce: sends a batch, and says how many records it has.
-            rounds: how many.
+            produce: sends a batch, and returns its number of records.
+            rounds: the number of rounds.
         """
         pipeline = next(p for p in EVERY if p.name == self.place.topic)
         (name,), session, kafka = pipeline.inputs, session_with({}), KafkaOptions(bootstrap=self.place.bootstrap)

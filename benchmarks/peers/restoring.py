@@ -1,4 +1,4 @@
-"""Savepoint, restore and fork of every peer, timed; what follows them is checked, so none of them is only quick."""
+"""Times savepoint, restore and fork of every peer, and checks the state that a run produces after each restore."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,21 +18,21 @@ class Restoring:
     """The peers of one topic that are restored.
 
     Attributes:
-        peers: by kind; they have taken all that the topic holds.
-        places: theirs.
+        peers: the peers by kind, which have processed all records in the topic.
+        places: the places of the peers, by kind.
     """
 
     peers: Mapping[str, RestorablePeer]
     places: Mapping[str, Place]
 
     def measured(self, produce: Callable[[], State]) -> Iterator[dict[str, Any]]:
-        """Keeps a point, goes on by a batch, goes back, and forks; a run after each must come to the oracle's state.
+        """Makes a savepoint, processes a batch, restores, and forks; a run after each must produce the oracle's state.
 
         Args:
-            produce: sends one more batch, and answers with the state that follows.
+            produce: sends one more batch, and returns the expected state after it.
 
         Raises:
-            WrongStateError: a restored or a forked peer comes to another state.
+            WrongStateError: a restored or a forked peer produces a different state.
         """
         for kind, peer in self.peers.items():
             started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Points of every peer that can be gone back to, and what is left when most of them go (scenarios f and g)."""
+"""Keeps points of every peer, drops most of them, and measures the bytes that are left (scenarios f and g)."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ class Retaining:
     """The peers of one topic whose points are kept.
 
     Attributes:
-        peers: by kind.
-        places: theirs.
-        marks: their points, oldest first.
+        peers: the peers, by kind.
+        places: the places of the peers, by kind.
+        marks: the points of the peers by kind, oldest first.
     """
 
     peers: Mapping[str, RetainingPeer]
@@ -25,15 +25,15 @@ class Retaining:
     marks: Mapping[str, Sequence[Any]]
 
     def measured(self, kept: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Has every peer drop all but so many points, then fewer, each by its own means.
+        """Has every peer drop its older points in its own way, once for each number of points to keep.
 
         Args:
-            kept: numbers of points, the largest first.
+            kept: the numbers of points to keep, the largest first.
 
         Raises:
-            WrongStateError: a file has gone that a kept point needs.
+            WrongStateError: a file that a kept point needs is missing.
         """
-        # Before anything goes: logs may go too.
+        # This must precede the first drop, which may delete the logs that it reads.
         needed = {kind: [peer.needed(self.marks[kind][-n:]) for n in kept] for kind, peer in self.peers.items()}
         for at, n in enumerate(kept):
             for kind, peer in self.peers.items():
@@ -41,14 +41,14 @@ class Retaining:
                     yield {"kind": kind, "kept": n} | self._dropped(kind, n, needed[kind][at])
 
     def gone_back(self, points: int, wanted: State) -> Iterator[dict[str, Any]]:
-        """Every peer goes back to the oldest point of those that are left, and catches up.
+        """Restores every peer to its oldest remaining point and lets it catch up.
 
         Args:
-            points: how many are left.
-            wanted: the state at the topic's end.
+            points: the number of remaining points.
+            wanted: the expected state at the topic's end.
 
         Raises:
-            WrongStateError: a peer comes to another state.
+            WrongStateError: a peer reaches a different state.
         """
         for kind, peer in self.peers.items():
             peer.back_to(self.marks[kind][-points])

@@ -1,6 +1,6 @@
-"""Tidemark through a warm Connect server, from a warm client: a process of its own that is told when to run.
+"""Tidemark through a warm Connect server, from a warm client: a separate process that runs on command.
 
-pyspark has either a driver or a Connect client in one process, and the other peers have the driver.
+A process can use pyspark with either a driver or a Connect client, and the other peers use the driver of this one.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from benchmarks.peers.tidemark_peer import TidemarkPeer
 
 @dataclass
 class ServedPeer:
-    """Tells the process to take what is there, and reads state in this one, which needs no Spark."""
+    """Sends commands to the client process, and reads the state in this process, which needs no Spark for that."""
 
     place: Place
     spark: str
@@ -34,32 +34,32 @@ class ServedPeer:
         self.client = subprocess.Popen(command, env=env, cwd=ROOT, text=True, bufsize=1, stdin=piped, stdout=piped)
 
     def take(self) -> None:
-        """One checkpoint."""
+        """Has the client complete one checkpoint."""
         self._tell("take")
 
     def upkeep(self) -> None:
-        """Compacts what is due."""
+        """Has the client run the due compactions."""
         self._tell("upkeep")
 
     @property
     def compacted(self) -> str:
-        """As of `TidemarkPeer`."""
+        """The same as `TidemarkPeer.compacted`."""
         return str(self.told["compacted"])
 
     @property
     def phases(self) -> dict[str, float]:
-        """As of `TidemarkPeer`."""
+        """The same as `TidemarkPeer.phases`."""
         return dict(self.told["phases"])
 
     def close(self) -> None:
-        """The process ends when nobody can tell it anything any more."""
+        """Closes the standard input of the client, which then ends."""
         with contextlib.suppress(BrokenPipeError), self.client:
             assert self.client.stdin is not None
             self.client.stdin.close()
             self.client.wait(60)
 
     def rows(self) -> pa.Table:
-        """The state at the head."""
+        """Reads the state at the head."""
         return self.reader.rows()
 
     def _tell(self, verb: str) -> None:
@@ -73,12 +73,12 @@ class ServedPeer:
 
 
 def main() -> int:
-    """Does what it is told, line by line, and answers each with a line of JSON."""
+    """Runs each command that it reads from standard input, and answers it with a line of JSON."""
     asked = json.loads(sys.argv[1])
     peer = TidemarkPeer(Place(**asked["place"]), asked["spark"])
     verbs = {"take": peer.take, "upkeep": peer.upkeep}
     said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints must not look like an answer
+    os.dup2(2, 1)  # other output must not look like an answer
     for line in sys.stdin:
         verbs[line.strip()]()
         said.write(json.dumps({"compacted": peer.compacted, "phases": peer.phases}) + "\n")

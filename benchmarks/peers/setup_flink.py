@@ -1,7 +1,7 @@
-"""`make setup-flink`: fetches Apache Flink for the comparison; nothing else of the project needs it.
+"""`make setup-flink`: fetches Apache Flink for the comparison; no other part of the project needs it.
 
-The jars come from the package `apache-flink-libraries`, by pip from the index that this machine has configured, into a
-cache outside of the tree. The package is held against the sum below before anything of it is unpacked.
+The jars are in the package `apache-flink-libraries`, which pip downloads from the index configured on this machine.
+They are unpacked into a cache outside the source tree, after the package is verified against the checksum below.
 """
 
 import hashlib
@@ -16,26 +16,26 @@ VERSION = "2.3.0"
 PACKAGE = f"apache-flink-libraries=={VERSION}"
 SHA256 = "38ece876553286b3a285cf344c2d2038f8a7ca10da5df54d5107250386d64151"
 VARIABLE = "TIDEMARK_TEST_FLINK"
-"""Names another folder for the cache."""
+"""The environment variable that names another folder for the jars."""
 INSIDE = "pyflink/lib/"
 
 
 def flink_jars() -> Path:
-    """Where Flink's jars are, or would be."""
+    """The folder of Flink's jars, whether or not it exists."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get(VARIABLE) or base / "tidemark" / f"flink-{VERSION}")
 
 
 def is_here() -> bool:
-    """Whether they have been fetched; the last step of a fetch is to name the folder."""
+    """Whether the jars have been fetched; renaming the folder to its final name is the last step of a fetch."""
     return flink_jars().is_dir()
 
 
 def unpack(package: Path, folder: Path) -> None:
-    """Checks a package and unpacks its jars into a folder that must not exist.
+    """Verifies a package and unpacks its jars into a folder that must not exist yet.
 
     Raises:
-        ValueError: the package is not the one that was committed; nothing was unpacked.
+        ValueError: the checksum of the package differs from `SHA256`; nothing was unpacked.
     """
     with package.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -52,7 +52,7 @@ def unpack(package: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    """Fetches, unless it has been done."""
+    """Fetches Flink, unless it is already there."""
     if is_here():
         sys.stderr.write(f"Flink {VERSION} is here already\n")
         return 0

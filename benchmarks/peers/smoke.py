@@ -1,9 +1,9 @@
 """The smallest comparison, for correctness only: `python -m benchmarks.peers.smoke BOOTSTRAP FOLDER`.
 
-Peers that run in a Spark driver take a load and one batch with deletes; the one whose restore has most steps is
-restored and forked too. Some let all but two points go, go back to the older one and catch up. Tidemark takes two
-months of flights. A wrong row ends it with an error. Prints a line of JSON per checked state, and per system that has
-let points go.
+Peers that run in a Spark driver process a load and one batch with deletes; the peer whose restore has the most steps is
+also restored and forked. Some peers drop all points except the newest two, restore the older one and catch up. Tidemark
+processes two months of flights. A wrong row ends the run with an error. The output has a line of JSON per checked
+state, and per system that has dropped points.
 """
 
 import json
@@ -21,9 +21,9 @@ from benchmarks.workload import Workload
 
 SEED = 20130101
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For a Spark that ends soon."""
+"""JVM options for a short-lived Spark."""
 LEFT_OUT = ("append-log", "merge", "append-tuned")
-"""Other mixtures of settings that the other two of Structured Streaming have between them, or of the JVM alone."""
+"""Settings that the other two peers of Structured Streaming cover together, and settings of the JVM alone."""
 SMOKED = tuple(name for name, kind in KINDS.items() if kind.has_driver and name not in LEFT_OUT)
 RETAINED = ("tidemark", "append", "delta-merge")
 KEPT = 2
@@ -32,9 +32,9 @@ WORKLOAD = Workload(2_000, 500, SEED, "zipf", deleted=0.05)
 
 
 def main(bootstrap: str, home: str) -> int:
-    """Runs the one case."""
+    """Runs the comparison and prints its checks."""
     said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # VACUUM prints what it has deleted
+    os.dup2(2, 1)  # VACUUM reports its deletions on standard output
     classes = compiled(Path(home, "classes"))
     spark = opened(str(classes), f"{home}/scratch", {"spark.driver.memory": "1g", **QUICK})
     stack = Stack(bootstrap, "", Path(home, "cases"), classes)

@@ -1,6 +1,6 @@
-"""The Spark that peers run in: one driver of two cores in this process, with Delta, Kafka and the compiled Java peers.
+"""The Spark that peers share: one driver of two cores in this process, with Delta, Kafka and the compiled Java peers.
 
-Tidemark takes the same driver, so that all share what is warm and what is not.
+Tidemark uses the same driver, so that no system has a warmer JVM than another.
 """
 
 import subprocess
@@ -20,24 +20,24 @@ WARM = {
     "spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
     " -XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000"
 }
-"""Java's own thresholds, for a driver that stands for one that has run for long; ours are those of short ones."""
+"""Java's default thresholds, because this driver represents a long-running one; Tidemark's suit short-lived drivers."""
 SOURCES = Path(__file__).parent / "java"
 
 
 def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = "") -> Path:
-    """Compiles the Java side of a peer.
+    """Compiles the Java part of a peer.
 
     Args:
-        classes: a folder for the classes.
-        source: a file of `java/`.
-        jars: class path of its libraries; Spark's when empty.
+        classes: the folder for the classes.
+        source: the name of a file in `java/`.
+        jars: the class path of its libraries; Spark's if empty.
 
     Returns:
-        That folder.
+        The folder `classes`.
 
     Raises:
-        SystemExit: there is no javac beside Java; one line says what to install.
-        RuntimeError: it refuses.
+        SystemExit: Java has no javac; the message names the package to install.
+        RuntimeError: javac rejects the source.
     """
     javac = require_java().home / "bin" / "javac"
     if not javac.is_file():
@@ -51,13 +51,13 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
 
 
 def opened(classes: str, scratch: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process; peers take `newSession()` of it, each with options of its own."""
+    """Opens the session of this process; each peer calls its `newSession()` and sets its own options."""
     asked = {**every(classes, scratch), **(conf or {})}
     return open_session(SparkSettings(master=MASTER, jars=JARS / "spark", conf=asked), "peers", 1)
 
 
 def every(class_path: str, scratch: str) -> dict[str, str]:
-    """What every driver gets, whoever starts it."""
+    """The settings of every driver, however it is started."""
     return {
         "spark.driver.memory": "4g",
         "spark.driver.extraClassPath": class_path,
@@ -69,7 +69,7 @@ def every(class_path: str, scratch: str) -> dict[str, str]:
 
 
 def session_with(options: Mapping[str, str]) -> SparkSession:
-    """A new session of the running driver, with the house's options and these."""
+    """Opens a new session of the running driver, with Tidemark's common options and the given ones."""
     running = SparkSession.getActiveSession()
     assert running is not None, "no driver runs in this process"
     shared = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType")
@@ -84,13 +84,13 @@ def session_with(options: Mapping[str, str]) -> SparkSession:
 
 
 def keep_since(session: SparkSession, table: str, since: float) -> None:
-    """Has a table keep what any version has needed since a moment, in seconds since 1970; VACUUM counts whole hours."""
+    """Has a table keep the files of every version since a time, in seconds since 1970; VACUUM counts whole hours."""
     kept = f"interval {round((time.time() - since) * 1000)} milliseconds"
     session.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '{kept}')")
 
 
 def vacuum(session: SparkSession, table: str) -> None:
-    """Deletes the files that a table need not keep."""
+    """Deletes the files that a table's retention no longer covers."""
     session.conf.set("spark.databricks.delta.vacuum.logging.enabled", "false")
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
     session.sql(f"VACUUM delta.`{table}`")

@@ -1,8 +1,8 @@
 """Structured Streaming with state in RocksDB: a new query per run, `Trigger.AvailableNow`, results in a Delta table.
 
-The query itself is Java (`java/StreamingTotals.java`), because a state function in Python would cost it a process and
-a copy of every row. Both ways to persist RocksDB are measured: whole snapshots, and a change log with a snapshot per
-version that is uploaded when the query ends.
+The query itself is written in Java (`java/StreamingTotals.java`), because a state function in Python would add a
+process and a copy of every row. Both ways to persist RocksDB are measured: full snapshots, and a change log with a
+snapshot per version, which is uploaded when the query ends.
 """
 
 import shutil
@@ -29,8 +29,7 @@ TUNED = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
-"""Rows are not counted, no batch without data follows, and the tables' logs are read by two tasks, as there are cores.
-"""
+"""Rows are not counted, no batch without data follows, and two tasks read the logs of Delta tables, one per core."""
 CHANGELOG = {
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE}.minDeltasForSnapshot": "1",
@@ -40,12 +39,12 @@ CHANGELOG = {
 
 @dataclass(frozen=True)
 class Mark:
-    """A point that a query can go back to.
+    """A point to which a query can be restored.
 
     Attributes:
-        batch: its number in the query's logs; the state's version is one more.
-        version: the table's.
-        at: seconds since 1970.
+        batch: the number of the batch in the query's logs; the version of the state is one higher.
+        version: the version of the table.
+        at: the time of the point, in seconds since 1970.
     """
 
     batch: int
@@ -58,8 +57,8 @@ class StreamingPeer:
     """One query over the topic.
 
     Attributes:
-        place: its topic and folder.
-        sink: how results reach the table.
+        place: the topic and folder of the peer.
+        sink: how results are written to the table.
         changelog: whether RocksDB is persisted as a change log.
     """
 
@@ -84,7 +83,7 @@ class StreamingPeer:
         return jvm.StreamingTotals
 
     def take(self) -> None:
-        """One query, from the offsets of the last one to the topic's end."""
+        """Runs one query, from the end offsets of the previous query to the topic's end."""
         options = {
             "bootstrap": self.place.bootstrap,
             "topic": self.place.topic,
@@ -96,13 +95,13 @@ class StreamingPeer:
         self._jvm_totals.take(spark, options)
 
     def upkeep(self) -> None:
-        """None: Spark's own maintenance runs in the background."""
+        """Does nothing: Spark's own maintenance runs in the background."""
 
     def close(self) -> None:
-        """Nothing runs between two runs."""
+        """Does nothing: no query runs between two runs."""
 
     def rows(self) -> pa.Table:
-        """The last row of each key, which is the only one where they are merged."""
+        """Reads the newest row of each key that is not deleted; a merged table has only one row per key."""
         newest = f"""
             SELECT key, max_by(struct(updates, amount, last_at, deleted), changed) AS last
             FROM delta.`{self.table}` GROUP BY key
@@ -110,51 +109,51 @@ class StreamingPeer:
         return self.session.sql(f"SELECT key, last.* FROM ({newest}) WHERE NOT last.deleted").select(*COLUMNS).toArrow()
 
     def savepoint(self, name: str) -> None:
-        """A copy of the query's checkpoint folder, and the version of the table."""
+        """Copies the query's checkpoint folder and stores the version of the table."""
         folder = Path(self.place.folder, "savepoints", name)
         shutil.copytree(self.checkpoint, folder / "checkpoint")
         (folder / "table").write_text(f"delta.`{self.table}` VERSION AS OF {DeltaTable(self.table).version()}")
 
     def restore(self, name: str) -> None:
-        """The copy comes back, and the table becomes a clone of its old version.
+        """Copies the checkpoint folder back, and replaces the table by a clone of its old version.
 
-        Not the table itself by RESTORE: it would remember the batches that were written since, and Delta's sink would
-        skip them when they come again (delta#1813).
+        RESTORE would not work here: the table would remember the batches written after that version, and Delta's sink
+        would skip them when they are written again (delta#1813).
         """
         shutil.rmtree(self.checkpoint)
         self.table = f"{self.place.folder}/table-{name}"
         self._begin(name, self.place.folder, self.table)
 
     def forked(self, name: str, place: Place) -> "StreamingPeer":
-        """Another query over a copy of the copy, and a clone."""
+        """Returns another query with a copy of the saved checkpoint folder and a clone of the table."""
         self._begin(name, place.folder, f"{place.folder}/table")
         return StreamingPeer(place, self.sink, self.changelog)
 
     def mark(self) -> "Mark":
-        """The last batch, the version of the table, and when."""
+        """Returns the last batch, the version of the table and the current time."""
         batches = (int(path.name) for path in Path(self.checkpoint, "commits").iterdir() if path.name.isdigit())
         return Mark(max(batches), DeltaTable(self.table).version(), time.time())
 
     def needed(self, marks: Sequence["Mark"]) -> dict[Path, str]:
-        """The state's files, and the table's of every version."""
+        """Returns the files of the state, and the files of the marked versions of the table."""
         state = rocksdb_files(Path(self.checkpoint, "state", "0"), [mark.batch + 1 for mark in marks])
         results = delta_files(Path(self.table), [mark.version for mark in marks])
         return dict.fromkeys(results, "results") | dict.fromkeys(state, "state")
 
     def keep(self, marks: Sequence["Mark"]) -> None:
-        """A merged table keeps its files for as long; an appended one never loses any."""
+        """Sets the retention of a merged table to reach back to the oldest mark; an appended table loses no files."""
         if self.sink == "merge":
             keep_since(self.session, self.table, marks[0].at)
 
     def drop(self, marks: Sequence["Mark"]) -> None:
-        """Spark's own purge of the query, and VACUUM of a merged table."""
+        """Runs Spark's own purge of the query, and VACUUM on a merged table."""
         spark: object = self.session._jsparkSession
         self._jvm_totals.purge(spark, self.checkpoint, len(marks), marks[0].batch)
         if self.sink == "merge":
             vacuum(self.session, self.table)
 
     def back_to(self, mark: "Mark") -> None:
-        """The query forgets what came later, and the table becomes a clone of its old version, as in `restore`."""
+        """Removes later batches from the query's logs, and replaces the table by a clone of its old version."""
         spark: object = self.session._jsparkSession
         self._jvm_totals.forget(spark, self.checkpoint, mark.batch)
         clone = f"{self.place.folder}/table-of-{mark.batch}"

@@ -26,15 +26,15 @@ class TidemarkPeer:
     """A pipeline with one fold.
 
     Attributes:
-        place: its topic and folder.
-        spark: `local[2]`, which is the session that this process has, or the address of a Connect server.
-        timeline: a fork; the live timeline without it.
-        until: the end of the interval whose records the next run takes; all that there are without it.
-        newest: the id of its last checkpoint.
-        records: how many its last checkpoint has read.
-        plan: of its last checkpoint.
-        phases: seconds of its last checkpoint.
-        compacted: what the last upkeep rewrote: nothing, levels, or the whole base.
+        place: the topic and folder of the peer.
+        spark: `local[2]` for the session of this process, or the address of a Connect server.
+        timeline: the name of a fork, or None for the live timeline.
+        until: the end of the interval whose records the next run reads, or None for all records.
+        newest: the id of the last checkpoint.
+        records: the number of records that the last checkpoint has read.
+        plan: the plan of the last checkpoint.
+        phases: the seconds of each phase of the last checkpoint.
+        compacted: whether the last upkeep rewrote nothing, levels, or the whole base.
     """
 
     place: Place
@@ -55,7 +55,7 @@ class TidemarkPeer:
         self.context: Context = open_context(settings)
 
     def take(self) -> None:
-        """One checkpoint."""
+        """Completes one checkpoint."""
         request = PlanRequest(origin="bench", interval_end=self.until, until_interval_end=self.until is not None)
         made = checkpoints.run_once(self.context, self.place.topic, request, timeline=self.timeline).checkpoint
         assert made is not None, f"{self.place.topic} had nothing to checkpoint"
@@ -63,51 +63,51 @@ class TidemarkPeer:
         self.phases = {phase: ms / 1000 for phase, ms in made.sealed.timings_ms.items()}
 
     def upkeep(self) -> None:
-        """Compacts what is due."""
+        """Runs the due compactions."""
         done = compaction.compact(self.context, self.place.topic)
         groups = {f.checkpoint for record in done for s in record.output for f in self.context.tables.files_of(s)}
         self.compacted = "" if not done else "whole" if len(groups) == 1 else "level"
 
     def close(self) -> None:
-        """Nothing runs between two runs."""
+        """Does nothing: no process or query runs between two checkpoints."""
 
     def rows(self) -> pa.Table:
-        """The state that the last run of this process has left, or that at the head."""
+        """Reads the state at the last checkpoint of this process, or at the head if there is none."""
         return reads.read_state(self.context, self.place.topic, "totals", checkpoint=self.newest).select(COLUMNS)
 
     def savepoint(self, name: str) -> None:
-        """One small object."""
+        """Creates a savepoint, which is one small object."""
         request = SavepointRequest(name=name, owner="bench", origin="bench")
         savepoints.open_savepoints(self.context, self.place.topic).create(request)
 
     def restore(self, name: str) -> None:
-        """A new timeline becomes live; every file of the state is looked at."""
+        """Makes a new timeline live, after looking at every file of the state."""
         timelines.restore(self.context, self.place.topic, RestoreRequest(savepoint=name))
 
     def forked(self, name: str, place: Place) -> "TidemarkPeer":  # noqa: ARG002
-        """A timeline of the same warehouse."""
+        """Forks a timeline in the same warehouse."""
         timeline = f"fork-of-{name}"
         timelines.fork(self.context, self.place.topic, timeline, RestoreRequest(savepoint=name))
         return TidemarkPeer(self.place, self.spark, timeline)
 
     def mark(self) -> int:
-        """The checkpoint's id."""
+        """Returns the id of the last checkpoint."""
         assert self.newest is not None
         return self.newest
 
     def needed(self, marks: Sequence[int]) -> dict[Path, str]:
-        """What their manifests name, by a plain replay of the logs."""
+        """Returns the files that the checkpoints' manifests name, found by a plain replay of the logs."""
         root = Path(str(self.context.settings.warehouse))
         found = (made for made in reads.list_checkpoints(self.context, self.place.topic) if made.plan.id in marks)
         return dict.fromkeys((path for made in found for path in named(root, made)), "state")
 
     def keep(self, marks: Sequence[int]) -> None:
-        """Nothing: the rule goes with the sweep."""
+        """Does nothing: `drop` passes the retention rule to the sweep."""
 
     def drop(self, marks: Sequence[int]) -> None:
-        """One sweep that keeps as many."""
+        """Runs one sweep that keeps as many checkpoints as there are marks."""
         retention.sweep(self.context, self.place.topic, f"keep_last({len(marks)})", grace_ms=0)
 
     def back_to(self, mark: int) -> None:
-        """A restore of the checkpoint."""
+        """Restores the checkpoint."""
         timelines.restore(self.context, self.place.topic, RestoreRequest(checkpoint=mark))

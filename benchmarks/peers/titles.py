@@ -1,4 +1,4 @@
-"""The systems by their short names, as the page says them; imports nothing, so that a page needs no Spark."""
+"""The display names of the systems, by kind; this module imports nothing, so that rendering a page needs no Spark."""
 
 WHOLE = "tidemark-whole"
 """Tidemark's backfill of a topic that holds the whole history."""

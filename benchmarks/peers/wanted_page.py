@@ -19,10 +19,10 @@ Figure = tuple[str, str, float, bool]
 
 
 def wanted(rows: Sequence[Row]) -> list[str]:
-    """The section; without it where the rows hold none of the figures, as those of a quick run.
+    """The lines of the section; none if the rows have none of its figures, as in a quick run.
 
     Args:
-        rows: all of a run.
+        rows: all rows of a run.
     """
     figures = [*_checkpoints(rows), *_many(rows), *_points(rows), *_parts(rows)]
     if not figures:
@@ -59,7 +59,7 @@ def _checkpoints(rows: Sequence[Row]) -> Iterator[Figure]:
 
 def _many(rows: Sequence[Row]) -> Iterator[Figure]:
     """The means of many checkpoints, level folds included, and the bytes that each writes."""
-    # All forty: the system was warm before the first of them.
+    # All forty rounds count, because the systems were warm before the first one.
     theirs = _of(rows, "f", HALF, "append", first=0)
     for way, ours in ((way, _of(rows, "f", HALF, way, first=0)) for way in WAYS):
         if ours and theirs:
@@ -114,7 +114,7 @@ def _kinds(rows: Iterable[Row]) -> set[str]:
 
 
 def _of(rows: Iterable[Row], scenario: str, size: int, kind: str, first: int = 1) -> list[Row]:
-    """The rounds of one system that count: all from the first on, by its number."""
+    """The rows of one system's rounds, from round `first` on."""
     asked = (scenario, size, kind)
     return [r for r in rows if (r["scenario"], r["size"], r["kind"]) == asked and r.get("round", first - 1) >= first]
 

@@ -232,7 +232,7 @@ class Context:
                 kafka=KafkaOptions(bootstrap=self.settings.kafka_address, client=self.settings.kafka_java_options),
                 log=self.log,
                 foreign=self.foreign_tables,
-                blocked=Erasures(objects).blocked,
+                blocked=Erasures(objects).blocked_keys,
             ),
             tables=self.tables,
             clock=self.clock,

@@ -128,14 +128,14 @@ class WarehouseLocation:
         checked_name("pipeline", name)
         if self.bucket is None:
             return (self.local_folder / name).is_dir()
-        return next(self.bucket.listed(f"{name}/"), None) is not None
+        return next(self.bucket.list_sizes(f"{name}/"), None) is not None
 
     def has_planned(self, name: str) -> bool:
         """Whether a pipeline has planned a checkpoint."""
         checked_name("pipeline", name)
         if self.bucket is None:
             return (self.local_folder / name / "ids").is_dir()
-        return next(self.bucket.listed(f"{name}/ids/"), None) is not None
+        return next(self.bucket.list_sizes(f"{name}/ids/"), None) is not None
 
     def list_pipelines(self) -> list[str]:
         """Returns the pipelines that have planned a checkpoint, ordered by name."""

@@ -15,7 +15,7 @@ def ends(driver: LogDriver, topic: str, at_ms: int, *starts: int) -> tuple[list[
     ranges = {tp: OffsetRange(start, held[tp].end) for tp, start in zip(sorted(held), starts, strict=True)}
     both = SimpleNamespace(offsets_at=driver.log.offsets_at, read=driver.reader.read)
     interval = IntervalEnd(at_ms=at_ms, future_ms=100_000, isolation=COMMITTED)
-    found, whole = interval.reached(ranges, both)
+    found, whole = interval.interval_ends(ranges, both)
     return [found[tp] for tp in sorted(found)], whole
 
 

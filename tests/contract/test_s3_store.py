@@ -102,7 +102,7 @@ def test_a_store_that_lets_two_writers_win_a_race_is_refused(
     with pytest.raises(StoreError, match="8 of 8 writers won one name"):
         refuse_racing_winners(folder, lambda: next(ids))
     bucket.server.proxy.reset()
-    assert [path for path, _ in folder.listed("")] == [".tidemark/conditional-put"], "nothing else is left"
+    assert [path for path, _ in folder.list_sizes("")] == [".tidemark/conditional-put"], "nothing else is left"
 
 
 def test_doctor_tells_whether_the_bucket_will_do(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> None:

@@ -164,9 +164,9 @@ def test_a_path_that_leads_out_of_the_export_is_not_followed(
     from tidemark.model.retention.export_manifest import Export
 
     _export(made, place)
-    told = Export.decoded(place.files()["export.json"])
+    told = Export.decode(place.files()["export.json"])
     for outside in ("..", "stored/../../..", "/tmp", "a\0b"):
-        place.put("export.json", told.below(outside).encoded())
+        place.put("export.json", told.below(outside).encode())
         other.tidemark(*_import(place), "--execute", **place.variables).failed(6, "not a file of an export")
     assert other.tidemark.objects("bazaar") == {}
 

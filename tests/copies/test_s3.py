@@ -51,7 +51,7 @@ def folder(place: BucketPlace) -> Iterator[S3Folder]:
 def _is_whole(place: BucketPlace) -> bool:
     """Whether all that is there is named by `export.json`, which is there."""
     files = place.files()
-    named = {f.path for f in Export.decoded(files["export.json"]).files}
+    named = {f.path for f in Export.decode(files["export.json"]).files}
     return set(files) == named | {"export.json"}
 
 
@@ -132,7 +132,7 @@ def test_two_exports_to_one_place_have_one_winner_and_it_stays_whole(
     [winner] = [n for n, answer in answers.items() if answer.code == 0]
     [loser] = answers.keys() - {winner}
     answers[loser].failed(4, "another export to", "completed first")
-    assert Export.decoded(place.files()["export.json"]).checkpoint == winner
+    assert Export.decode(place.files()["export.json"]).checkpoint == winner
     assert _is_whole(place), "the loser has removed what it had sent, and nothing else"
 
 
@@ -247,7 +247,7 @@ def test_where_nobody_answers_whether_it_is_complete_its_files_stay(
     proxy.rule = rule
     with pytest.raises(StoreError, match="the outcome of the write is unknown"):
         S3Export(impatient).publish(
-            Export.decoded(local.files()["export.json"]), local.folder, "export.3.0123456789abcdef"
+            Export.decode(local.files()["export.json"]), local.folder, "export.3.0123456789abcdef"
         )
     proxy.rule = Times(Fault.NOT_SENT, 10**6)
     with pytest.raises(UncertainPut):

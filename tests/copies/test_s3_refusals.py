@@ -50,7 +50,7 @@ def test_who_may_not_remove_may_export_all_the_same(
 ) -> None:
     place.bucket.server.proxy.rule = Times(403, 10**6, "DELETE")
     exported(made, place).ok()
-    export = Export.decoded(place.files()["export.json"])
+    export = Export.decode(place.files()["export.json"])
     [extra] = set(place.files()) - {f.path for f in export.files} - {"export.json"}
     assert extra.endswith("/begun")
     imported(other, place).ok()

@@ -136,7 +136,7 @@ def test_an_interval_is_the_nominal_time(world: TripsPipeline) -> None:
     world.drive("a")
     plan = replace(world.plan(), interval=Interval(start_ms=0, end_ms=86_400_000))
     naming = Naming(jobs="x", broker="b:1", warehouse="/w")
-    event = without_nulls(Attempted(plan=plan, attempt=1, naming=naming).started(1_500))
+    event = without_nulls(Attempted(plan=plan, attempt=1, naming=naming).start_event(1_500))
     assert complaints(event) == []
     assert event["eventTime"] == "1970-01-01T00:00:01.500Z"
     assert facet(event, "nominalTime")["nominalEndTime"] == "1970-01-02T00:00:00.000Z"

@@ -61,5 +61,5 @@ def test_of_two_values_at_one_place_the_twin_takes_the_one_that_spark_takes(
     columns = {"n": pa.array(range(len(pairs)), pa.int64()), "held": pa.array(held, pa.list_(placed))}
     each = spark.createDataFrame(pa.table(columns)).selectExpr("n", "explode(held) AS held")
     found = each.groupBy("n").agg(*map(F.expr, ("min(held) AS first", "max(held) AS latest"))).orderBy("n").toArrow()
-    by_twin = [{"first": First().picked(pair), "latest": Latest().picked(pair)} for pair in held]
+    by_twin = [{"first": First().pick(pair), "latest": Latest().pick(pair)} for pair in held]
     assert repr(found.select(["first", "latest"]).to_pylist()) == repr(pa.Table.from_pylist(by_twin).to_pylist())

@@ -376,4 +376,4 @@ def test_a_second_skip_of_a_record_loses() -> None:
         world.checkpoint()
     refused = refusal_to_skip(world.coordinator, "alerts", "ticks/t1/chk-1/alerts/ticks-0-0-0")
     assert [skip(world.coordinator, refused, who, "") for who in ("me", "you")] == [True, False]
-    assert [r.owner for r in Refusals(world.coordinator.objects).skipped("alerts")] == ["me"]
+    assert [r.owner for r in Refusals(world.coordinator.objects).list_skipped("alerts")] == ["me"]

@@ -32,7 +32,7 @@ def test_slices_are_even_contiguous_and_lose_nothing(elements: list[int], tasks:
         OperatorList(name=mode.value, mode=mode, element=FieldType("int"), elements=tuple(elements))
         for mode in Redistribution
     ]
-    given_to = [OperatorState(lists=tuple(lists)).given(n, tasks) for n in range(tasks)]
+    given_to = [OperatorState(lists=tuple(lists)).part_of_task(n, tasks) for n in range(tasks)]
     slices = [g["split"] for g in given_to]
     assert [e for s in slices for e in s] == elements
     assert [len(s) for s in slices] == sorted((len(s) for s in slices), reverse=True)

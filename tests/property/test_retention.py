@@ -118,7 +118,7 @@ def test_a_rule_keeps_what_brute_force_keeps_and_for_the_same_reasons(
 def test_no_more_of_the_history_is_read_than_the_rule_may_keep(specs: list[Spec], checkpoints: dict[int, int]) -> None:
     rule = reduce(or_, map(_member, specs))
     history = iter(sorted(checkpoints.items(), reverse=True))
-    kept = rule.kept(history)
+    kept = rule.select(history)
     unread = {number for number, _ in history}
     assert set(kept) == set(rule.subsume(checkpoints).kept)
     assert not unread & set(kept)

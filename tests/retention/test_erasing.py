@@ -164,7 +164,7 @@ def test_a_plan_that_was_made_of_what_was_revised_since_takes_no_attempt() -> No
     retained.checkpoint("ann")
     head = retained.coordinator.head()
     retained.erase("accounts", "ann")
-    free = retained.coordinator.standing(head)
+    free = retained.coordinator.next_plan(head)
     retained.pay("bob")
     assert isinstance(free, NothingOpen)
     late = retained.coordinator._planner().plan(retained.pipeline, ASK, head, free)  # who planned had read the old head

@@ -107,14 +107,14 @@ def test_every_reason_is_told(retained: MemoryRetentionPipeline) -> None:
 
 def test_a_rule_is_written_down_where_it_differs(retained: MemoryRetentionPipeline) -> None:
     rules = Rules(retained.coordinator)
-    assert rules.standing() is None
+    assert rules.current() is None
     assert not rules.record(None)
     assert rules.record(Retention.keep_last(2))
     assert not rules.record(Retention.keep_last(2))
     assert rules.record(Retention.keep_last(2) | Retention.daily(30, timezone="Europe/Berlin"))
-    assert str(rules.standing()) == "keep_last(2) | daily(30, timezone='Europe/Berlin')"
+    assert str(rules.current()) == "keep_last(2) | daily(30, timezone='Europe/Berlin')"
     assert rules.record(None)
-    assert rules.standing() is None
+    assert rules.current() is None
     assert len(retained.coordinator.objects.list("retention/")) == 3
 
 

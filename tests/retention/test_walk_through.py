@@ -46,7 +46,7 @@ class Sstables:
 
     def registry(self) -> dict[str, set[int]]:
         """File → checkpoints that are kept, by the product's registry, computed from the log."""
-        kept = KEEP.kept((n, n) for n in range(len(self.segments), 0, -1))
+        kept = KEEP.select((n, n) for n in range(len(self.segments), 0, -1))
         holders = [
             Holder(name=str(n), why=("kept",), handles=(StateHandle((self.segments[n - 1],)),)) for n in sorted(kept)
         ]

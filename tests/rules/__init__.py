@@ -1,4 +1,4 @@
-"""The rules of the house as pure functions: a module's name and its text in, findings out.
+"""The rules of the architecture as pure functions that take a module's name and text and return findings.
 
-`test_architecture` applies them to every file and shows for each that it catches a planted violation.
+`test_architecture` applies each rule to every file it covers, and proves that the rule catches a planted violation.
 """

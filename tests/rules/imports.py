@@ -1,4 +1,4 @@
-"""Who may import whom, and who may read a clock: the picture of `rooms`, as rules."""
+"""Which module may import which, and which may read a clock: the table of `rooms`, as rules."""
 
 import ast
 import re
@@ -16,17 +16,17 @@ HOMES: dict[str, tuple[str, ...]] = {
     "botocore": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
     "great_expectations": ("tidemark.engine", "pipelines"),
 }
-"""Outside packages that one place may import, at module level or inside a function."""
+"""Third-party packages, and the only places that may import each, at module level or inside a function."""
 
 LOADED_LATE = ("formats",)
-"""Folders of floor 0 whose functions may import outside packages: importing a format must not load Spark or Avro."""
+"""Pure rooms whose functions may import third-party packages, so that importing a format loads no Spark or Avro."""
 
 WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "tenacity": None, "orjson": None}
-"""Outside packages of one world count once; formats and helpers (None) are no world."""
+"""The outside world that a package talks to. Two packages of one world count once; None marks formats and helpers."""
 
 OURS = ("tidemark", "devstack", "pipelines", "dags", "spark_jobs", "plugins")
 PURE = (*rooms_below("coordinator.retention"), "coordinator.retention", "processing", "answers")
-"""Rooms that import the standard library and Tidemark, nothing else."""
+"""Rooms that may import only the standard library and Tidemark."""
 WORLDLY = ("kafka", "storage", "tables", "readers", "transfer", "telemetry")
 DETERMINED = {*PURE, *WORLDLY, "engine", "formats", "testing.twin"} - {"telemetry"}
 
@@ -37,14 +37,14 @@ CLOCKS = re.compile(
 
 
 def imports(module: Module) -> Iterator[tuple[int, str]]:
-    """Every dotted name that is imported, wherever the statement stands, with its line."""
+    """Every imported dotted name with its line, at module level or inside a function."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(module, node)
             if base == "tidemark":
-                # A folder or module of ours stands for itself; every other name is one of the public names.
+                # `from tidemark import kafka` imports a folder or module; every other name is a public name.
                 yield from ((node.lineno, _root_name(alias.name)) for alias in node.names)
             else:
                 yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
@@ -63,17 +63,17 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
 
 
 def _root_name(name: str) -> str:
-    """A folder or module of the package stands for itself; every other name is one of the public names."""
+    """`tidemark.<name>` for a folder or module of the package, `tidemark` for one of its public names."""
     is_ours = name in ONE_ROOM or any(room.split(".")[0] == name for room in STANDS_ON)
     return f"tidemark.{name}" if is_ours else "tidemark"
 
 
 def upward_imports(module: Module) -> list[Finding]:
-    """Imports from rooms that are not below."""
+    """Imports from rooms that are not below the module's own room."""
     if module.name == "tidemark":
-        return []  # the lazy root names everything and imports nothing
+        return []  # the lazy root lists every public name and imports none of them
     if module.room not in STANDS_ON:
-        return [Finding(1, f"{module.room} is in no picture")]
+        return [Finding(1, f"{module.room} is not listed in tests/rules/rooms.py")]
     found = []
     for line, name in imports(module):
         if name.split(".")[0] in OURS:
@@ -89,20 +89,20 @@ def _misdirected(module: Module, name: str) -> str | None:
     target = room_of(name)
     if target == module.room or target in rooms_below(module.room):
         return None
-    return f"it does not stand on {target}"
+    return f"{target} is not below it"
 
 
 def _beyond_author(module: Module, name: str) -> str | None:
     public = name in ("tidemark", "tidemark.formats", "tidemark.state", "tidemark.testing")
     allowed = ("pipelines.",) if module.room == "pipelines" else ("pipelines.", "tidemark.airflow")
-    return None if public or name.startswith(allowed) else "only public names are for authors"
+    return None if public or name.startswith(allowed) else "pipelines and DAGs may import public names only"
 
 
 def homeless_imports(module: Module) -> list[Finding]:
-    """Outside packages imported out of their home; anything but the standard library in a pure room.
+    """Third-party packages imported outside their home, and any third-party package imported in a pure room.
 
-    Above the rooms that a context joins, a signature may name a foreign type (`read_state` takes a SparkSession) where
-    only type checkers import it.
+    Rooms that are not below the context may import a third-party type under `TYPE_CHECKING` for their signatures:
+    `read_state` takes a SparkSession.
     """
     found = []
     types_only = set() if module.room in rooms_below("context") else _guarded_lines(module)
@@ -120,7 +120,7 @@ def homeless_imports(module: Module) -> list[Finding]:
             and package != "tidemark"
             and package not in sys.stdlib_module_names
         ):
-            found.append(Finding(line, f"{module.room} is pure and imports {package}"))
+            found.append(Finding(line, f"{module.room} is a pure room but imports {package}"))
     return found
 
 
@@ -135,7 +135,7 @@ def _lines_of_functions(module: Module) -> set[int]:
 
 
 def several_worlds(module: Module) -> list[Finding]:
-    """A file of an outer room that talks to more than one outside world."""
+    """Files of an outer room that talk to more than one outside world, such as Kafka and S3."""
     if module.room not in WORLDLY:
         return []
     seen: dict[str, int] = {}
@@ -148,7 +148,7 @@ def several_worlds(module: Module) -> list[Finding]:
 
 
 def clocks_and_chance(module: Module) -> list[Finding]:
-    """Wall clock or randomness below the context, which hands both down."""
+    """Reads of the wall clock or of randomness below the context, which passes both down as arguments."""
     if module.room not in DETERMINED:
         return []
     renamed = _bound_names(module)

@@ -1,4 +1,4 @@
-"""The picture of the house: which room stands on which. A module imports from its own room and from rooms below it."""
+"""The layers of the package. A module may import from its own room and from the rooms below it."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ STANDS_ON: dict[str, str] = {
     "model": "",
     "coordinator": "",
     "errors": "redaction",
-    # Values: the standard library and nothing else.
+    # Values: these rooms import only the standard library.
     "model.core": "errors",
     "model.portable_sql": "model.core",
     "model.schema": "model.portable_sql",
@@ -18,17 +18,17 @@ STANDS_ON: dict[str, str] = {
     "formats": "model.checkpoint",
     "sinks": "model.checkpoint",
     "declare": "formats sinks",
-    # What Tidemark reports: to pages and REST, on the command line, in asset events.
+    # The reports that pages, REST, the command line and asset events show.
     "answers": "model.retention",
     "ports": "declare model.retention",
     "processing": "declare",
-    # The protocol: it knows neither Spark nor Kafka nor Delta.
+    # The protocol, independent of Spark, Kafka and Delta.
     "coordinator.records": "ports sql",
     "coordinator.plans": "coordinator.records model.state",
     "coordinator.checkpoints": "coordinator.plans",
     "coordinator.recovery": "coordinator.checkpoints",
     "coordinator.retention": "coordinator.recovery",
-    # The outside world, each part blind to the others and to the coordinator.
+    # Adapters to the outside world, independent of the coordinator; most are independent of each other.
     "engine": "ports processing model.state",
     "kafka": "ports",
     "storage": "ports",
@@ -37,7 +37,7 @@ STANDS_ON: dict[str, str] = {
     "transfer": "readers",
     "testing.twin": "readers",
     "testing": "testing.twin coordinator.checkpoints",
-    # Where both meet.
+    # The composition of protocol and adapters, and the operations on it.
     "settings": "model.checkpoint",
     "telemetry": "kafka settings",
     "environment": "settings storage telemetry",
@@ -46,27 +46,27 @@ STANDS_ON: dict[str, str] = {
     "reading": "operations",
     "api": "operations",
     "web": "operations",
-    # What starts it, each blind to the others.
+    # Entry points.
     "airflow": "reading",
     "cli": "web",
     "devstack": "cli",
     "plugins": "web",
     "spark_jobs": "operations",
-    # What authors write: public names only, see `imports`.
+    # Pipelines and DAGs of authors, which import public names only; see `imports`.
     "pipelines": "",
     "dags": "",
 }
-"""Every room, and the rooms right below it. A new folder or module of `tidemark` gets a line."""
+"""Each room and the rooms directly below it. Add a line for every new folder or module of `tidemark`."""
 
 ONE_ROOM = {"state": "declare", "model.kinds": "model.schema"}
-"""What belongs to a room elsewhere. `state` is where authors look for it. A field of a schema asks its kind, and a kind
-reads the schema's fields."""
+"""Modules and folders that count as part of another room. `tidemark.state` is the public name for a part of `declare`.
+`model.kinds` and `model.schema` import each other: a stored field calls its kind, and a kind reads stored fields."""
 DIVIDED = ("coordinator", "model", "testing")
-"""Packages whose folders are rooms."""
+"""Packages whose subfolders are rooms of their own."""
 
 
 def room_of(module: str) -> str:
-    """The room of a dotted name: `tidemark.engine.fold.fold` is in `engine`, `tidemark.errors` is one."""
+    """The room of a dotted name: `tidemark.engine.fold.fold` is in `engine`; `tidemark.errors` is a room itself."""
     parts = module.split(".")
     if parts[0] != "tidemark" or len(parts) == 1:
         return parts[0]
@@ -77,10 +77,10 @@ def room_of(module: str) -> str:
 
 @cache
 def rooms_below(room: str) -> frozenset[str]:
-    """All rooms that a room stands on, through others as well.
+    """All rooms below a room, directly or through other rooms.
 
     Raises:
-        KeyError: a room that the table does not have.
+        KeyError: the table does not list the room.
     """
     right_below = STANDS_ON[room].split()
     return frozenset(right_below).union(*(rooms_below(other) for other in right_below))

@@ -1,4 +1,4 @@
-"""How a file is cut, named and described: sizes, names, docstrings, types, handlers."""
+"""Rules about a single file: its size, names, docstrings, types and exception handlers."""
 
 import ast
 import re
@@ -11,18 +11,18 @@ BANNED_VERBS = frozenset({"handle", "manage"})
 
 
 def long_files(module: Module, limit: int = 500) -> list[Finding]:
-    """A file of more than `limit` lines, that behind its last line break counted."""
+    """A file of more than `limit` lines; the empty line after the last line break counts."""
     lines = module.source.count("\n") + 1
     return [Finding(limit + 1, f"{lines} lines, allowed are {limit}")] if lines > limit else []
 
 
 def dag_logic(module: Module) -> list[Finding]:
-    """A DAG file of more than 25 lines: it holds more than values."""
+    """A DAG file of more than 25 lines: it contains logic in addition to its parameters."""
     return long_files(module, 25)
 
 
 def entry_point_logic(module: Module) -> list[Finding]:
-    """An entry point of Spark of more than 40 lines."""
+    """A Spark entry point of more than 40 lines."""
     return long_files(module, 40)
 
 
@@ -32,7 +32,7 @@ def large_context(module: Module) -> list[Finding]:
 
 
 def long_functions(module: Module, limit: int = 60) -> list[Finding]:
-    """Functions of more than `limit` lines, docstring and decorators counted."""
+    """Functions of more than `limit` lines, including docstring and decorators."""
     found = []
     for f in _functions(module.tree):
         first = min([f.lineno, *(d.lineno for d in f.decorator_list)])
@@ -43,7 +43,7 @@ def long_functions(module: Module, limit: int = 60) -> list[Finding]:
 
 
 def many_arguments(module: Module, limit: int = 6) -> list[Finding]:
-    """Functions of more than `limit` arguments; self and cls are not counted."""
+    """Functions of more than `limit` arguments; `self` and `cls` do not count."""
     found = []
     for f in _functions(module.tree):
         named = [a.arg for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
@@ -54,13 +54,13 @@ def many_arguments(module: Module, limit: int = 6) -> list[Finding]:
 
 
 def many_bases(module: Module, limit: int = 3) -> list[Finding]:
-    """Classes of more than `limit` bases."""
+    """Classes with more than `limit` base classes."""
     classes = (n for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef))
     return [Finding(c.lineno, f"{c.name} has {len(c.bases)} bases") for c in classes if len(c.bases) > limit]
 
 
 def ignored_types(module: Module) -> list[Finding]:
-    """Comments that switch the type checker off."""
+    """Comments that switch off the type checker."""
     lines = enumerate(module.source.splitlines(), start=1)
     return [
         Finding(n, "the type checker is switched off") for n, line in lines if re.search(r"#\s*type:\s*ignore", line)
@@ -68,7 +68,7 @@ def ignored_types(module: Module) -> list[Finding]:
 
 
 def loose_types(module: Module) -> list[Finding]:
-    """`Any` in the coordinator."""
+    """Uses of `Any` in the coordinator."""
     if module.folder != "coordinator":
         return []
     names = (n for n in ast.walk(module.tree) if isinstance(n, ast.Name | ast.Attribute))
@@ -76,7 +76,7 @@ def loose_types(module: Module) -> list[Finding]:
 
 
 def swallowed_errors(module: Module) -> list[Finding]:
-    """Bare handlers, and handlers that do nothing."""
+    """Bare `except` clauses, and handlers that ignore the error."""
     found = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ExceptHandler):
@@ -88,7 +88,7 @@ def swallowed_errors(module: Module) -> list[Finding]:
 
 
 def banned_names(module: Module) -> list[Finding]:
-    """Names that say nothing: util, common, manager, process_all; handle and run as verbs."""
+    """Names without meaning: util, common, manager, process_all; and `handle` or `run` as the verb of a function."""
     found = [Finding(1, f"module {part}") for part in module.name.split(".") if _words(part) & BANNED_WORDS]
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ClassDef) and _words(node.name) & BANNED_WORDS:
@@ -107,7 +107,7 @@ def _says_nothing(module: Module, f: ast.FunctionDef | ast.AsyncFunctionDef) -> 
 
 
 def undocumented(module: Module) -> list[Finding]:
-    """Modules, public classes, public functions and public methods without a docstring."""
+    """Modules, public classes, public functions and public methods that have no docstring."""
     found = [] if ast.get_docstring(module.tree) else [Finding(1, "the module has no docstring")]
     scopes: list[ast.Module | ast.ClassDef] = [module.tree]
     while scopes:

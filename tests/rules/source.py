@@ -1,4 +1,4 @@
-"""What a rule looks at: one source file, its room, and what the rule reports."""
+"""The input and the output of a rule: a source file with its room, and a finding."""
 
 import ast
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.rules.rooms import room_of
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation: where, and what."""
+    """One violation of a rule: its line and a description."""
 
     line: int
     what: str
@@ -25,18 +25,18 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        """The parsed text."""
+        """The syntax tree of the text."""
         return _parsed(self.source)
 
     @property
     def folder(self) -> str:
-        """The first step below `tidemark`, or the name of the folder outside it."""
+        """The folder or module directly below `tidemark`; outside `tidemark`, the top-level folder."""
         parts = self.name.split(".")
         return parts[1] if parts[0] == "tidemark" and len(parts) > 1 else parts[0]
 
     @property
     def room(self) -> str:
-        """Its room; see `rooms`."""
+        """The room of the module; see `rooms`."""
         return room_of(self.name)
 
 
@@ -46,7 +46,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """`a.b.c` for a name or an attribute of one, else None."""
+    """The dotted name, such as `a.b.c`, of a name or attribute expression; None for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -1,12 +1,12 @@
-"""How far a newcomer walks: the files of the package whose functions one `tidemark run` calls, in call order.
+"""Lists the files that a newcomer reads to follow one `tidemark run`: those whose functions it calls, in call order.
 
     python -m tests.rules.walk
     python -m tests.rules.walk fold
 
-The second form follows one `Fold` from its declaration to its written rows, on a Spark of its own.
+The second form follows one `Fold` from its declaration to its written rows, on a Spark session that it starts.
 
-The pipeline has one `Fold` and the warehouse is a folder. In-memory twins replace Kafka and Spark. The files of the
-command line are left out, and so is everything that a twin calls: in a real run that is the work of Spark.
+The pipeline has one `Fold` and the warehouse is a folder. In-memory twins replace Kafka and Spark. The list excludes
+the files of the command line, and every call that a twin makes: in a real run Spark does that work.
 """
 
 import json
@@ -45,7 +45,7 @@ LEFT_OUT = ("cli/", "testing/")
 
 
 def visited(action: Callable[[], object]) -> list[str]:
-    """Files of the package whose functions an action calls; imports do not count."""
+    """Files of the package whose functions an action calls; code that runs on import does not count."""
     seen: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -64,7 +64,7 @@ def visited(action: Callable[[], object]) -> list[str]:
 
 
 def _is_called_by_a_twin(frame: FrameType) -> bool:
-    """Whether a twin is on the way from the command line to this call."""
+    """Whether a twin is on the call stack above this frame."""
     above = frame.f_back
     while above is not None:
         code = above.f_code
@@ -75,7 +75,7 @@ def _is_called_by_a_twin(frame: FrameType) -> bool:
 
 
 def run_files(folder: Path) -> list[str]:
-    """Files that the second `tidemark run` of a pipeline visits."""
+    """Files whose functions the second `tidemark run` of a pipeline calls."""
     tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
     tidemark.declare(DECLARATION, file="orders.py")
     line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("orders"), "orders")
@@ -88,7 +88,7 @@ def run_files(folder: Path) -> list[str]:
 
 
 def fold_files(folder: Path) -> list[str]:
-    """Files that one `Fold` visits from its declaration to its written rows; reading from Kafka is left out."""
+    """Files whose functions run from the declaration of a `Fold` to its written rows, without reading from Kafka."""
     from pyspark.sql import SparkSession
 
     from tests.support.readings import plan_of
@@ -107,7 +107,7 @@ def fold_files(folder: Path) -> list[str]:
     )
 
     declared: dict[str, Any] = {"__name__": "orders"}
-    exec(DECLARATION, declared)  # noqa: S102  (a constant of this file)
+    exec(DECLARATION, declared)  # noqa: S102  (the source is a constant of this file)
     plan = plan_of(declared["orders"], 1, {TopicPartition("orders", 0): (0, 1)})
     task = FoldTask(plan=plan, uid="customers", now=Now(), at_most=1, folder=RunFolder(path=f"{folder}/run"))
 
@@ -120,7 +120,7 @@ def fold_files(folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints the files, and how many they are."""
+    """Prints the files and their number."""
     with tempfile.TemporaryDirectory() as folder:
         files = (fold_files if sys.argv[1:] == ["fold"] else run_files)(Path(folder))
     sys.stdout.write("\n".join(files) + f"\n{len(files)} files\n")

@@ -1,4 +1,4 @@
-"""Rules over all modules together: how full a folder is, who imports a small file, and names that occur twice."""
+"""Rules that compare all modules: folders with too many files, small files with one importer, repeated names."""
 
 import ast
 from collections import defaultdict
@@ -11,18 +11,18 @@ from tests.rules.source import Module
 CROWDED = 20
 SMALL = 60
 LARGE_FOLDERS = ("tidemark.cli", "tidemark.airflow")
-"""One file per noun, one per kind of DAG."""
+"""Folders without a limit: `cli` has one file per noun, `airflow` one per kind of DAG."""
 ONE_EACH = (*LARGE_FOLDERS, "tidemark.api", "tidemark.model.kinds")
-"""Rooms whose files are one thing each, however short it is."""
+"""Packages whose files may be short, because each describes one command, DAG, object or kind."""
 SAME_WORD = ("tidemark.api", "tidemark.cli", "tidemark.operations", "tidemark.testing.twin")
 DISCOVERED = ("dags", "pipelines", "more_pipelines")
-"""Folders of tests whose files Airflow and Tidemark find by themselves: a DAG has the name of its pipeline."""
+"""Test folders whose files Airflow or Tidemark discovers; a DAG and its pipeline have the same file name."""
 RETIRED = {"House", "Line", "Lines", "Market", "Shelf", "Shelves", "Somebody", "Ward", "World"}
-"""Names that helpers of tests had before `tests.support`: each of them meant several things."""
+"""Former names of test helpers, each of which had several meanings."""
 
 
 def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str]:
-    """Folders of more than `limit` files, their `__init__` included."""
+    """Folders of more than `limit` files, including `__init__`."""
     files: dict[str, int] = defaultdict(int)
     for module in modules:
         files[module.name if module.is_package else module.name.rpartition(".")[0]] += 1
@@ -30,9 +30,9 @@ def crowded_folders(modules: Sequence[Module], limit: int = CROWDED) -> list[str
 
 
 def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
-    """Files of fewer than `limit` lines of code that one other file imports, of the same room: a part of that one.
+    """Files of fewer than `limit` lines of code whose only importer is in the same room: merge them into that file.
 
-    A module that also runs as a program is a file of its own.
+    A module that also runs as a program may be short.
     """
     importers = _importers(modules)
     found = []
@@ -53,10 +53,10 @@ def lonely_files(modules: Sequence[Module], limit: int = SMALL) -> list[str]:
 
 
 def repeated_stems(modules: Sequence[Module]) -> list[str]:
-    """File names that the package has twice.
+    """File names that occur more than once in the package.
 
-    A command, its Python object, its operation and its rule in the coordinator may share the name of the verb; a twin
-    has the name of what it is a twin of.
+    A command, its Python object, its operation and its rule in the coordinator may share the name of the verb. A twin
+    has the name of its original.
     """
     where: dict[str, list[str]] = defaultdict(list)
     for module in modules:
@@ -66,7 +66,7 @@ def repeated_stems(modules: Sequence[Module]) -> list[str]:
 
 
 def repeated_classes(modules: Sequence[Module]) -> list[str]:
-    """Names of public classes that the package has twice."""
+    """Names of public classes that occur more than once in the package."""
     where: dict[str, list[str]] = defaultdict(list)
     for module in modules:
         for node in module.tree.body:
@@ -76,7 +76,7 @@ def repeated_classes(modules: Sequence[Module]) -> list[str]:
 
 
 def repeated_helpers(modules: Sequence[Module]) -> list[str]:
-    """File names that two helpers of tests share; test files, package files and discovered files are no helpers."""
+    """File names that several test helpers share. Test files, package files and discovered files are not helpers."""
     where: dict[str, list[str]] = defaultdict(list)
     for module in modules:
         *folders, stem = module.name.split(".")
@@ -86,7 +86,7 @@ def repeated_helpers(modules: Sequence[Module]) -> list[str]:
 
 
 def retired_classes(modules: Sequence[Module]) -> list[str]:
-    """Classes of tests under a name that had several meanings."""
+    """Test classes that have a retired name."""
     return [
         f"{module.name}:{node.lineno}: {node.name}"
         for module in modules
@@ -96,7 +96,7 @@ def retired_classes(modules: Sequence[Module]) -> list[str]:
 
 
 def support_that_leans_on_tests(modules: Sequence[Module]) -> list[str]:
-    """What `tests.support` imports from a folder of tests, other than the pipelines that are declared there."""
+    """Imports in `tests.support` from another folder of tests, except its `pipelines`."""
     return [
         f"{module.name}:{line}: {name}"
         for module in modules
@@ -107,7 +107,7 @@ def support_that_leans_on_tests(modules: Sequence[Module]) -> list[str]:
 
 
 def lines_of_code(module: Module) -> int:
-    """Lines that hold a token of code: no blank lines, comments, docstrings or imports."""
+    """The number of lines where a statement or expression starts or ends; docstrings and imports do not count."""
     lines: set[int] = set()
     strings = {
         n.lineno + i

@@ -1,4 +1,4 @@
-"""A context whose Kafka and Spark are the memory twins; store, coordinator, steps and errors are the real ones."""
+"""A context with in-memory twins of Kafka and Spark; store, coordinator, steps and errors are real."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ PLACE = TopicPartition("trips", 0)
 
 
 class AirflowPipeline:
-    """What outlives a task: the log, the tables, the store on disk; and the accidents that are due."""
+    """The state that outlives a task: the log and the tables. It also injects planned accidents."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -37,32 +37,32 @@ class AirflowPipeline:
         self.steps: list[str] = []
 
     def open_context(self) -> "MemoryContext":
-        """Stands in for `context.open_context`."""
+        """Replaces `context.open_context`."""
         return MemoryContext(self)
 
     def drive(self, bus: str | None, miles: int, day: int = 0) -> None:
-        """Appends a trip at noon of a day."""
+        """Appends a trip at noon; `day` counts from `DAY`."""
         at = DAY + timedelta(days=day, hours=12)
         value = json.dumps({"bus": bus, "miles": miles, "ended_at": at.isoformat()}).encode()
         self.log.append(PLACE, value, timestamp_ms=int(at.timestamp() * 1000))
 
     def judge(self) -> GateFunction:
-        """The gate of the moment."""
+        """A gate that returns the current `verdict`."""
         return lambda plan, runs: self.verdict
 
     def crash(self, step: str, moment: str) -> None:
-        """Raises the accident that is due before a step, once."""
+        """Raises the next accident if it is planned before this step; each accident happens once."""
         if moment == "before":
             self.steps.append(step)
             if self.accidents and self.accidents[0][0] == step:
                 raise self.accidents.pop(0)[1]
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Completed ones, oldest first."""
+        """Completed checkpoints, oldest first."""
         return list(reversed(reads.list_checkpoints(self.open_context(), "trips")))
 
     def buses(self, checkpoint: Checkpoint | None = None) -> dict[str, tuple[int, int]]:
-        """(trips, miles) per bus."""
+        """(trips, miles) per bus at a checkpoint, by default the newest."""
         context = self.open_context()
         found = checkpoint or self.checkpoints()[-1]
         rows = context.compute(context.pipeline("trips")).resolve(found, "buses")
@@ -70,42 +70,42 @@ class AirflowPipeline:
 
 
 class Unchecked:
-    """Finds no flaw."""
+    """A table check that never finds a flaw."""
 
     inspected = Inspected(segments=0, files=0, bytes=0)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
-        """None."""
+        """Returns no flaws."""
         return {}
 
 
 class MemoryContext(Context):
-    """The real context, less Kafka and Spark."""
+    """The real context without Kafka and Spark."""
 
     def __init__(self, world: AirflowPipeline) -> None:
         super().__init__(load_settings())
         self.world = world
 
     def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
-        """With the world's accidents; the store is the real one."""
+        """A coordinator over the real store that has the planned accidents."""
         return super().coordinator(name, listener or self.world.crash)
 
     def files_exist(self, handle: StateHandle) -> bool:
-        """Of the tables in memory."""
+        """Looks up the files of a handle in the in-memory tables."""
         return self.world.tables.files_exist(handle)
 
     @property
     def log(self) -> SourceLog:
-        """The memory log."""
+        """The in-memory log."""
         return self.world.log
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
-        """The engine's twin."""
+        """The in-memory twin of the engine."""
         world = self.world
         return MemoryCompute(pipeline=pipeline, log=world.log, tables=world.tables, judge=world.judge())
 
     def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
-        """The real order of steps, over the twins."""
+        """Runs the real sequence of steps over the twins."""
         job = CheckpointJob(
             compute=self.compute(pipeline),
             tables=self.world.tables,
@@ -117,5 +117,5 @@ class MemoryContext(Context):
         return job.execute(owned)
 
     def table_checks(self, *, content: bool = False) -> Any:
-        """Tables in memory have no logs and files to check; `files_exist` looks for their files."""
+        """A check without findings: in-memory tables have no logs and files. `files_exist` looks for their files."""
         return Unchecked()

@@ -1,4 +1,4 @@
-"""The world of the DAG tests with real Delta tables on disk, for verbs that read state; Kafka and Spark are twins."""
+"""The pipeline of the DAG tests with real Delta tables, for commands that read state; Kafka and Spark are twins."""
 
 from typing import Any
 
@@ -16,35 +16,35 @@ from tidemark.testing.twin.memory import MemoryCompute
 
 
 class AirflowDiskPipeline(AirflowPipeline):
-    """As `AirflowPipeline`, with tables on disk."""
+    """An `AirflowPipeline` with tables on disk."""
 
     def open_context(self) -> "AirflowDiskContext":
-        """Stands in for `context.open_context`."""
+        """Replaces `context.open_context`."""
         return AirflowDiskContext(self)
 
 
 class AirflowDiskContext(MemoryContext):
-    """The real context, less Kafka and Spark."""
+    """The real context without Kafka and Spark."""
 
     @property
     def files(self) -> Any:
-        """Where the twin of Spark writes."""
+        """The Parquet files that the twin of Spark writes."""
         return ParquetFiles(str(self.settings.warehouse), self.pipeline("trips").schemas())
 
     def files_exist(self, handle: StateHandle) -> bool:
-        """Of the real tables."""
+        """Looks up the files of a handle in the real tables."""
         return Context.files_exist(self, handle)
 
     def table_checks(self, *, content: bool = False) -> Any:
-        """Of the real tables."""
+        """Checks the real tables."""
         return Context.table_checks(self, content=content)
 
     def compute(self, pipeline: Pipeline) -> MemoryCompute:
-        """The engine's twin."""
+        """The in-memory twin of the engine, which writes real files."""
         return MemoryCompute(pipeline=pipeline, log=self.world.log, tables=self.files, judge=self.world.judge())
 
     def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
-        """The real order of steps and the real commits."""
+        """Runs the real sequence of steps with real commits."""
         job = CheckpointJob(
             compute=self.compute(pipeline),
             tables=self.tables,

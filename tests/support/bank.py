@@ -1,4 +1,4 @@
-"""A pipeline with everything it needs, in memory: what the coordinator's tests work in."""
+"""The in-memory pipeline of the coordinator's tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -23,14 +23,14 @@ ASK = PlanRequest(origin="test")
 
 
 class Account(state.Keyed):
-    """What is remembered."""
+    """The state of an account."""
 
     payments: int = state.count()
     total: int | None = state.sum("amount")
 
 
 class Wider(state.Keyed):
-    """The same with another field, and one that changed."""
+    """`Account` with an added field and a changed one."""
 
     payments: int = state.count()
     total: int | None = state.max("amount")
@@ -46,7 +46,7 @@ PIPELINE = Pipeline(
 
 
 class SourceOptions(TypedDict, total=False):
-    """Options of the source that a test may change."""
+    """Source options that a test may change."""
 
     topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
     start: Start
@@ -55,19 +55,19 @@ class SourceOptions(TypedDict, total=False):
 
 
 def sourced(**changes: Unpack[SourceOptions]) -> Pipeline:
-    """The pipeline with another source."""
+    """The pipeline with changed source options."""
     assert PIPELINE.source is not None
     return replace(PIPELINE, source=replace(PIPELINE.source, **changes))
 
 
 def at(ms: int) -> datetime:
-    """A datetime from milliseconds."""
+    """Converts epoch milliseconds to a datetime."""
     return datetime.fromtimestamp(ms / 1000, tz=UTC)
 
 
 @dataclass
 class BankPipeline(MemoryPipeline):
-    """Store, log, tables, clock, and the verbs over them."""
+    """The store, log, tables and clock of the bank, with methods that run checkpoints over them."""
 
     name = PIPELINE.name
     pipeline: Pipeline = PIPELINE
@@ -79,7 +79,7 @@ class BankPipeline(MemoryPipeline):
         self.log.create("payments", 2)
 
     def send(self, count: int, tp: TopicPartition = P0, account: str = "a", timestamp_ms: int = 0) -> None:
-        """Appends payments of 1."""
+        """Appends `count` payments of 1."""
         for _ in range(count):
             self.log.append(tp, payment(account, 1), timestamp_ms=timestamp_ms)
 
@@ -98,17 +98,17 @@ class BankPipeline(MemoryPipeline):
         )
 
     def complete(self, request: PlanRequest = ASK) -> Checkpoint:
-        """One checkpoint."""
+        """Completes a checkpoint."""
         return self.loop.run_once(request).checkpoints[0]
 
     def plan(self, request: PlanRequest = ASK) -> CheckpointPlan:
-        """An open plan."""
+        """Creates an open plan."""
         found = self.coordinator.trigger(self.pipeline, request)
         assert isinstance(found, OpenPlan), found
         return found.plan
 
     def state(self, uid: str) -> dict[tuple[object, ...], tuple[object, ...]]:
-        """Fields of every key of an operator at the newest checkpoint."""
+        """The field values of each key of an operator at the newest checkpoint."""
         newest = next(self.coordinator.checkpoints())
         rows = MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables).resolve(newest, uid)
         names = [f.name for f in newest.plan.schemas[uid].fields]
@@ -121,5 +121,5 @@ class BankPipeline(MemoryPipeline):
         return found
 
     def ranges(self, plan: CheckpointPlan) -> dict[TopicPartition, tuple[int, int]]:
-        """Planned ranges as pairs."""
+        """The planned ranges as (start, end) pairs."""
         return {tp: (r.start, r.end) for tp, r in plan.ranges.items()}

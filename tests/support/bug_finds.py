@@ -1,13 +1,13 @@
-"""What counts as a find of a planted bug: a violation, never a slip of the plant's own code."""
+"""Separates real finds of a planted bug from errors in the code that plants it."""
 
 import re
 from collections.abc import Iterable
 
 SLIPS = ("AttributeError", "NameError", "TypeError", "UnboundLocalError")
-"""A plant whose signature does not fit the code any more raises these: it has shown nothing about the protocol."""
+"""A planted function raises these if its signature no longer fits the code. They say nothing about the protocol."""
 _SLIP = re.compile(rf"\b({'|'.join(SLIPS)})( escaped\b|\()")
 
 
 def violations(found: Iterable[str]) -> list[str]:
-    """Those finds of one schedule that break a promise."""
+    """The finds of a schedule that violate a promise of the protocol."""
     return [line for line in found if not _SLIP.search(line)]

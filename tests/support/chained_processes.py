@@ -1,8 +1,8 @@
-"""Folds behind one, two and three processes that fan records out, and the same on plain lists: the oracle.
+"""Folds behind one, two and three processes that fan out records, and an oracle that computes the same on plain lists.
 
-A record's outputs have a path: one number per process passed. What comes of a path is a hash of it, so that an engine
-that goes by values, or by a part of the path, is wrong. The oracle shares no code with the product: position first,
-then path.
+Each output has a path: one number per process that it passed. Its content is a hash of the path, so an engine that
+orders by value, or by part of the path, gives a wrong result. The oracle shares no code with the product: it orders by
+position, then by path.
 """
 
 import random
@@ -21,7 +21,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Parcel:
-    """One record; `width` bounds how many parts each process makes of one."""
+    """A record; each process splits one into at most `width` parts."""
 
     who: str
     salt: int
@@ -31,7 +31,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Part:
-    """What every process emits; the next one takes it apart once more."""
+    """The output of every process; the next process splits it again."""
 
     who: str
     salt: int
@@ -42,13 +42,13 @@ class Part:
 
 
 class Nothing(state.Keyed):
-    """State that stays empty."""
+    """A state that stays empty."""
 
     n: int = state.value(0)
 
 
 class Seen(state.Keyed):
-    """Every kind that goes by order, and two that do not."""
+    """Every kind of state that depends on order, and two that do not."""
 
     n: int = state.count()
     first: str | None = state.first("label")
@@ -60,26 +60,26 @@ class Seen(state.Keyed):
 
 
 def part(who: str, salt: int, width: int, path: Path) -> Part:
-    """What lies at a path."""
+    """The part at a path."""
     code = zlib.crc32(f"{salt}/{path}".encode())
     label = None if code % 7 == 0 else f"{code:08x}"
     return Part(who, salt, width, list(path), COLOURS[code // 7 % 3], label)
 
 
 def count_at(salt: int, width: int, path: Path) -> int:
-    """How many parts are made of what lies at a path."""
+    """The number of parts that the part at a path is split into."""
     return zlib.crc32(f"{path}/{salt}".encode()) % (width + 1)
 
 
 def split(_: str, parcels: Iterator[Parcel], kept: Nothing) -> Iterator[Part]:
-    """Takes a record apart."""
+    """Splits each record."""
     for p in parcels:
         for n in range(count_at(p.salt, p.width, ())):
             yield part(p.who, p.salt, p.width, (n,))
 
 
 def split_again(_: str, parts: Iterator[Part], kept: Nothing) -> Iterator[Part]:
-    """Takes a part apart."""
+    """Splits each part."""
     for p in parts:
         path = tuple(p.path)
         for n in range(count_at(p.salt, p.width, path)):
@@ -87,7 +87,7 @@ def split_again(_: str, parts: Iterator[Part], kept: Nothing) -> Iterator[Part]:
 
 
 def pipeline() -> Pipeline:
-    """Three processes in a row, keyed by turns, each with a sink and with a fold behind it."""
+    """Three processes in sequence, keyed alternately by `who` and `colour`, each with a sink and two folds after it."""
     ways: list[dict[str, Any]] = [
         {"key_by": "who", "function": split},
         {"key_by": "colour", "function": split_again, "input": "split_1"},
@@ -104,7 +104,7 @@ def pipeline() -> Pipeline:
 
 
 def parcels(chance: random.Random, count: int, width: int) -> list[Parcel]:
-    """Records of few keys and few moments, so that ties are the rule."""
+    """Random records with few keys and few event times, so that ties are frequent."""
     moments = [DAY + timedelta(hours=n) for n in range(3)]
     return [
         Parcel(chance.choice(["ann", "bob"]), chance.randrange(2**32), width, chance.choice(moments))
@@ -114,11 +114,11 @@ def parcels(chance: random.Random, count: int, width: int) -> list[Parcel]:
 
 @dataclass
 class ChainOracle:
-    """What folds hold, by one pass over everything that was emitted.
+    """The expected state of the folds, computed in one pass over all emitted parts.
 
     Attributes:
-        partitions: records go round over them.
-        sent: how many records there were.
+        partitions: number of partitions, which records are assigned to in turn.
+        sent: number of records so far.
         emitted: per process (checkpoint, event time, partition, offset, path) and the part, unordered.
     """
 
@@ -128,7 +128,7 @@ class ChainOracle:
     emitted: dict[int, list[tuple[tuple[Any, ...], Part]]] = field(default_factory=lambda: {1: [], 2: [], 3: []})
 
     def checkpoint(self, records: Sequence[Parcel]) -> None:
-        """Takes the records of one checkpoint."""
+        """Adds the records of one checkpoint."""
         self.checkpoints += 1
         for record in records:
             place = (self.checkpoints, record.at, self.sent % self.partitions, self.sent // self.partitions)
@@ -144,13 +144,13 @@ class ChainOracle:
             self._take_apart(record, place, made)
 
     def rows(self, process: int, key: str) -> list[dict[str, Any]]:
-        """What the fold by a key behind a process holds, in order of keys."""
+        """The state of the fold by `key` behind a process, ordered by key."""
         found = self.emitted[process]
         keys = sorted({getattr(p, key) for _, p in found})
         return [{key: k, **_folded([e for e in found if getattr(e[1], key) == k])} for k in keys]
 
     def labels(self, process: int) -> list[str | None]:
-        """What a process has emitted, checkpoint by checkpoint in order of positions."""
+        """The labels that a process has emitted, ordered by checkpoint and position."""
         return [p.label for _, p in sorted(self.emitted[process], key=lambda e: _arrival(e[0]))]
 
 

@@ -1,4 +1,4 @@
-"""The command `tidemark`, in this process or in one of its own, over a warehouse and pipelines of a test's own."""
+"""Runs the `tidemark` command, in this process or in a new one, on the warehouse and pipelines of a test."""
 
 import io
 import json
@@ -21,14 +21,14 @@ from tidemark.context import Context, open_context
 from tidemark.settings import Settings, load_settings
 
 TIMEOUT = 180
-"""Seconds that one command may take on a machine under load."""
+"""Seconds that a command may take on a loaded machine."""
 
 
 _RANGE = re.compile(r"(?:.* )?[\[(]\d+, \d+[)\]]")
 
 
 def _ranges(told: object) -> list[str]:
-    """Texts of a JSON value that are a range, or end with one."""
+    """The strings in a JSON value that are a range or end with one."""
     if isinstance(told, dict):
         return _ranges(list(told.values()))
     if isinstance(told, list):
@@ -38,7 +38,7 @@ def _ranges(told: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -46,19 +46,19 @@ class Answer:
 
     @property
     def json(self) -> Any:  # noqa: ANN401
-        """All of stdout, which must be one JSON value and nothing else; ranges in it are objects, not texts."""
+        """The JSON value on stdout, which must hold nothing else. Ranges must be objects, not strings."""
         told = json.loads(self.out)
         assert (spelled := _ranges(told)) == [], f"ranges as texts: {spelled}"
         return told
 
     @property
     def lines(self) -> list[str]:
-        """The three lines of the error, without progress and logs before them."""
+        """The three lines of the error, without the progress and log lines before them."""
         told = self.err.splitlines()
         return told[-3:]
 
     def failed(self, code: int, *words: str) -> "Answer":
-        """Checks the exit code, the form of the message, and that nothing was printed as a result."""
+        """Checks that the command failed with this code, without a result, and that its error contains `words`."""
         assert self.code == code, f"exit {self.code}, not {code}\n{self.out}\n{self.err}"
         assert self.lines[1].startswith("Safe: "), self.err
         assert self.lines[2].startswith("Next: "), self.err
@@ -69,20 +69,20 @@ class Answer:
         return self
 
     def ok(self) -> "Answer":
-        """Checks that it succeeded."""
+        """Checks that the command succeeded."""
         assert self.code == 0, f"exit {self.code}\n{self.out}\n{self.err}"
         return self
 
 
 @dataclass
 class Command:
-    """The command line over one warehouse.
+    """The command line for one warehouse.
 
     Attributes:
-        home: folder of its own.
+        home: folder of the test.
         broker: bootstrap servers.
         spark: address of Spark.
-        warehouse: elsewhere than in `home`.
+        warehouse: path of the warehouse; the default is a folder in `home`.
     """
 
     home: Path
@@ -93,21 +93,21 @@ class Command:
     def __post_init__(self) -> None:
         if self.warehouse == Path():
             self.warehouse = self.home / "warehouse"
-        # The folder's name is part of its modules' names, which live as long as this process.
+        # The folder's name is part of its modules' names, which must be unique within this process.
         self.pipelines = self.home / f"p{abs(hash(str(self.home)))}"
         self.pipelines.mkdir(parents=True, exist_ok=True)
 
     def declare(self, source: Path | str, *, file: str = "line.py", **words: str) -> None:
-        """Writes a pipeline file, `$words` replaced; what was imported from it before is forgotten."""
+        """Writes a pipeline file with `$words` replaced, and removes its module from the import caches."""
         text = source.read_text() if isinstance(source, Path) else source
         (self.pipelines / file).write_text(Template(text).safe_substitute(words))
         sys.modules.pop(f"{self.pipelines.name}.{file.removesuffix('.py')}", None)
-        # Two writes within a second would otherwise be one to the bytecode cache.
+        # Otherwise the bytecode cache misses a second write within the same second.
         for cached in self.pipelines.glob("__pycache__/*"):
             cached.unlink()
 
     def environment(self, **more: str) -> dict[str, str]:
-        """The variables that a command runs with; `more` wins, and None takes one away."""
+        """The environment variables of a command; `more` overrides the defaults."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         return kept | {
             "TIDEMARK_HOME": str(self.home),
@@ -126,7 +126,7 @@ class Command:
         return Answer(code, out.getvalue(), err.getvalue())
 
     def process(self, *arguments: str, **more: str) -> Answer:
-        """Runs a command in a process of its own."""
+        """Runs a command in a new process and waits for it."""
         done = subprocess.run(
             [sys.executable, "-m", "tidemark.cli.main", *arguments],
             env=self.environment(**more), capture_output=True, text=True, timeout=TIMEOUT, check=False,
@@ -134,33 +134,33 @@ class Command:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def started(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
-        """Starts a command in a process of its own."""
+        """Starts a command in a new process."""
         return subprocess.Popen(
             [sys.executable, "-m", "tidemark.cli.main", *arguments],
             env=self.environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            # A script's background job is started with SIGINT ignored, and its children would inherit that.
+            # Background jobs of a script ignore SIGINT, and child processes inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     @property
     def settings(self) -> Settings:
-        """The settings that a command finds."""
+        """The settings that a command loads."""
         with _environment(self.environment()):
             return load_settings()
 
     @property
     def context(self) -> Context:
-        """The context over them."""
+        """A context with these settings."""
         return open_context(self.settings)
 
     def objects(self, pipeline: str) -> dict[str, bytes]:
-        """Every file of a pipeline below the warehouse, locks left out: what a refused command may not change."""
+        """All files of a pipeline in the warehouse except locks. A refused command must not change them."""
         root = self.warehouse / pipeline
         files = (p for p in root.rglob("*") if p.is_file() and "locks" not in p.parts)
         return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
     def abort_records(self, pipeline: str) -> list[dict[str, Any]]:
-        """Bodies of the abort records, oldest first."""
+        """The bodies of the abort records, oldest first."""
         found = sorted((self.warehouse / pipeline / "plans").rglob("*.abort.json"), key=lambda p: p.stat().st_mtime)
         return [json.loads(path.read_text())["body"] for path in found]
 

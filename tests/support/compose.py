@@ -1,4 +1,4 @@
-"""docker-compose.yaml as values, with its variables filled in as Compose does it."""
+"""Reads docker-compose.yaml and substitutes its variables as Compose does."""
 
 import re
 import shlex
@@ -18,11 +18,11 @@ VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:-|:\?)([^}]*))?\})")
 
 
 class UnsetError(Exception):
-    """A variable that must be set is not."""
+    """A required variable is not set."""
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
-    """A text with `${NAME}`, `${NAME:-default}`, `${NAME:?message}` and `$$` replaced."""
+    """Substitutes `${NAME}`, `${NAME:-default}`, `${NAME:?message}` and `$$` in a text."""
 
     def value(found: re.Match[str]) -> str:
         escaped, name, how, rest = found.groups()
@@ -39,13 +39,13 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Compose:
-    """The file, and variables for it."""
+    """The Compose file with values for its variables."""
 
     variables: Mapping[str, str]
 
     @cached_property
     def whole(self) -> dict[str, Any]:
-        """Everything, filled in."""
+        """The whole file with variables substituted."""
         found: dict[str, Any] = self._filled(yaml.safe_load(FILE.read_text()))
         return found
 
@@ -63,12 +63,12 @@ class Compose:
         return [self._filled(each) for each in value] if isinstance(value, list) else value
 
     def process(self, service: str, home: Path, options: Mapping[str, str]) -> list[str]:
-        """A service's command line as a process beside others: without the shell around it, at other places.
+        """The command line of a service, adapted to run as a process of this machine, without the enclosing shell.
 
         Args:
-            service: one that `bash -c` starts.
-            home: stands for `$SPARK_HOME`.
-            options: values that replace the ones that the file gives, or are added.
+            service: a service that starts with `bash -c`.
+            home: replaces `$SPARK_HOME`.
+            options: values that replace those of the file, or are added to it.
         """
         shell, flag, text = self.services[service]["command"]
         assert (shell, flag) == ("bash", "-c"), service
@@ -81,11 +81,11 @@ class Compose:
         return words
 
     def properties(self, config: str) -> dict[str, str]:
-        """A config of lines `name=value`."""
+        """The properties of a config that consists of `name=value` lines."""
         lines = self.whole["configs"][config]["content"].splitlines()
         return dict(line.split("=", 1) for line in lines)
 
 
 def example() -> Compose:
-    """The file with secrets that tell themselves apart."""
+    """The file with a different value for each secret."""
     return Compose({name: f"{name.lower()}-1" for name in SECRETS})

@@ -1,15 +1,15 @@
-"""Crashes of a process: the exception that replaces SIGKILL, and a listener that raises it at a crash point."""
+"""Simulated crashes: an exception in place of SIGKILL, and a listener that raises it at a crash point."""
 
 
 class Killed(BaseException):
-    """The process is gone; nothing of the product may catch this."""
+    """The process was killed. Product code must not catch this."""
 
 
 class CrashAt:
-    """Kills at the nth crash point; None = never.
+    """Raises `Killed` at the nth crash point; never if `nth` is None.
 
     Attributes:
-        at: step and moment of the crash.
+        at: step and moment of the crash; empty strings before it.
     """
 
     def __init__(self, nth: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Message keys of deletes, and the keys that they name: None where they name none."""
+"""Message keys of deletes, and the operator keys that they denote; None if a message key denotes none."""
 
 from datetime import UTC, date, datetime
 

@@ -1,6 +1,6 @@
-"""A warehouse on disk without Spark and Kafka: the real coordinator, store, Delta tables and order of steps.
+"""A warehouse on disk without Spark and Kafka: the real coordinator, store, Delta tables and sequence of steps.
 
-Only the engine is a twin: `MemoryCompute` folds, pyarrow writes the files. What reads the warehouse cannot tell.
+Only the engine is a twin: `MemoryCompute` folds and pyarrow writes the files. Readers see no difference.
 """
 
 import itertools
@@ -44,7 +44,7 @@ NOW_MS = 1_900_000_000_000
 
 
 def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
-    """One Parquet file in an attempt's own folder, as the engine leaves it."""
+    """Writes a Parquet file to the folder of an attempt, as the engine does."""
     with stage_folder(root, folder) as made:
         path = made / "part-0.parquet"
         made.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20
 
 
 def read_rows(root: Root, segment: Segment, file: LiveFile) -> pa.Table:
-    """A data file, whole."""
+    """Reads a whole data file."""
     path, system = arrow_place(join_path(root, segment.path, file.path))
     return pq.read_table(path, partitioning=None, filesystem=system)
 
@@ -65,7 +65,7 @@ def _stats(rows: int) -> str:
 
 @dataclass
 class ParquetFiles:
-    """What `MemoryCompute` writes to, in place of `MemoryTables`."""
+    """The target of `MemoryCompute`, in place of `MemoryTables`."""
 
     root: Root
     schemas: Mapping[str, OperatorSchema]
@@ -85,13 +85,13 @@ class ParquetFiles:
         return WrittenRun(rows=len(rows), files=(file,))
 
     def rows(self, handle: StateHandle) -> list[dict[str, Any]]:
-        """All stored rows of a handle; see `MemoryTables.rows`."""
+        """Reads all stored rows of a handle; see `MemoryTables.rows`."""
         return [row for s, f in files_of(self.root, handle) for row in read_rows(self.root, s, f).to_pylist()]
 
 
 @dataclass
 class DiskPipeline:
-    """A pipeline's warehouse, and the log it reads."""
+    """The warehouse of a pipeline, and the log that the pipeline reads."""
 
     root: Path
     pipeline: Pipeline
@@ -102,7 +102,7 @@ class DiskPipeline:
     sender: Sender | None = None
     crash: StepListener = ignore_step
     bucket: S3Folder | None = None
-    """The warehouse, in place of `root`."""
+    """Holds the warehouse instead of `root`."""
 
     def __post_init__(self) -> None:
         if self.topic not in self.log.topic_ids((self.topic,)):
@@ -113,18 +113,18 @@ class DiskPipeline:
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        """Of the pipeline, over the real store."""
+        """A coordinator of the pipeline over the real store."""
         name = self.pipeline.name
         store = S3Store(self.bucket, name) if self.bucket else LocalStore(self.root / name)
         return CheckpointCoordinator(store=store, log=self.log, clock=self.clock, write_ids=self._id)
 
     def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:
-        """Appends (partition, value, timestamp in ms) to the topic."""
+        """Appends records, given as (partition, value, timestamp in ms), to the topic."""
         for partition, value, at in values:
             self.log.append(TopicPartition(self.topic, partition), value, timestamp_ms=at)
 
     def checkpoint(self, *, timeline: str | None = None) -> Checkpoint:
-        """Completes a checkpoint over what was sent."""
+        """Completes a checkpoint over the records sent since the previous one."""
         loop = CheckpointLoop(
             coordinator=self.coordinator, pipeline=self.pipeline, execute=self.execute, timeline=timeline
         )
@@ -132,7 +132,7 @@ class DiskPipeline:
         return done
 
     def compact(self, uid: str, *, full: bool = False, timeline: str | None = None) -> bool:
-        """Compacts the newest checkpoint, for the next plan to adopt; whether there was anything to do."""
+        """Compacts the newest checkpoint, for the next plan to adopt. Returns False if no compaction was due."""
         newest = next(self.coordinator.checkpoints(timeline))
         schema, handle = newest.plan.schemas[uid], newest.handles[uid]
         policy = LevelPolicy(runs=1, ratio=math.inf if full else 0, space=math.inf)
@@ -186,12 +186,15 @@ class DiskPipeline:
         )
 
     def execute(self, attempt: Any) -> Sealed:
-        """One attempt, up to its seal."""
+        """Executes an attempt up to its seal."""
         sinks = {t.path.rpartition("/")[0]: t.stored for t in attempt.plan.sinks.values()}
         files: Any = ParquetFiles(self.warehouse, self.pipeline.schemas(), sinks)
         job = CheckpointJob(
             compute=MemoryCompute(
-                pipeline=self.pipeline, log=self.log, tables=files, blocked=Erasures(self.coordinator.objects).blocked
+                pipeline=self.pipeline,
+                log=self.log,
+                tables=files,
+                blocked=Erasures(self.coordinator.objects).blocked_keys,
             ),
             tables=self.tables,
             clock=self.clock,

@@ -1,4 +1,4 @@
-"""The command line over a `DiskPipeline`: real verbs, store and tables; only Kafka and Spark are memory twins."""
+"""Runs commands on a `DiskPipeline`: commands, store and tables are real, Kafka and Spark are in-memory twins."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from tidemark.settings import Settings, load_settings
 
 
 class DiskContext(Context):
-    """The real context, less Kafka and Spark."""
+    """The real context without Kafka and Spark."""
 
     def __init__(self, line: DiskPipeline, settings: Settings) -> None:
         super().__init__(settings)
@@ -25,18 +25,18 @@ class DiskContext(Context):
 
     @property
     def log(self) -> SourceLog:
-        """The line's log."""
+        """The log of the pipeline."""
         return self.line.log
 
     def execute(self, pipeline: Pipeline, owned: OwnedAttempt, listener: StepListener | None = None) -> Sealed:
-        """By the engine's twin, with the declaration of now."""
+        """Executes an attempt on the twin of the engine, with the current declaration."""
         self.line.pipeline = pipeline
         return self.line.execute(owned)
 
 
 @contextmanager
 def commands_over(line: DiskPipeline) -> Iterator[None]:
-    """In the block, commands in this process make and read checkpoints of a line."""
+    """Within the block, commands in this process work on `line`."""
     with ExitStack() as patches:
         for found in iter_modules(tidemark.cli.__path__, "tidemark.cli."):
             module = import_module(found.name)

@@ -1,7 +1,7 @@
-"""Pipelines that change between checkpoints, and what a plain replay of all records makes of them.
+"""Pipelines that change between checkpoints, and their expected state from a plain replay of all records.
 
-Every field has an identity that renames do not touch, and is born at a checkpoint; what it holds is a fold of the
-records since. Nothing of the product decides here what is right.
+Every field has an identity that survives renames, and exists since a checkpoint. Its value is a fold of the records
+since then. No product code computes the expected state.
 """
 
 import json
@@ -29,7 +29,7 @@ class Narrow:
 
 @dataclass(frozen=True)
 class Wide:
-    """The same with more digits."""
+    """A record whose price has more digits."""
 
     key: str
     n: int
@@ -37,7 +37,7 @@ class Wide:
 
 
 def encoded(record: Narrow | Wide) -> bytes:
-    """A record as it lies in the topic."""
+    """Encodes a record as the value of a Kafka message."""
     return json.dumps({"key": record.key, "n": record.n, "price": str(record.price)}).encode()
 
 
@@ -48,7 +48,7 @@ INITIAL = 5
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its name now, the one before, what it computes, and since which checkpoint."""
+    """A field: its current name, its kind and source, the checkpoint it exists since, and its former name."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class Field:
     was: str = ""
 
     def declared(self, record: type) -> tuple[Any, Any]:
-        """Annotation and descriptor."""
+        """The annotation and the descriptor that declare the field."""
         of = int if self.source == "n" else record.__annotations__["price"]
         if self.kind == "count":
             return int, state.count(was=self.was)
@@ -72,7 +72,7 @@ class Field:
         return hint, getattr(state, self.kind)(self.source, was=self.was)
 
     def folded(self, records: Sequence[Any]) -> Any:
-        """What it holds after records, oldest first."""
+        """The expected value of the field after `records`, which are ordered from oldest to newest."""
         values = [getattr(r, self.source) for r in records]
         if self.kind in ("count", "value"):
             return INITIAL + sum(values) if self.kind == "value" and values else len(values) or _nothing(self.kind)
@@ -93,7 +93,7 @@ def _nothing(kind: str) -> int | None:
 
 
 def remember(key: str, records: Iterator[Any], remembered: Any) -> None:
-    """Adds the number of every record to whatever there is."""
+    """Applies every record to every field."""
     for record in records:
         for d in type(remembered).descriptors:
             held = getattr(remembered, d.name)
@@ -107,7 +107,7 @@ def remember(key: str, records: Iterator[Any], remembered: Any) -> None:
 
 @dataclass
 class PipelineHistory:
-    """The declarations of a fold and a process, one after the other, and all records so far."""
+    """A fold and a process whose declarations change over time, and all records so far."""
 
     chance: random.Random
     kinds: dict[str, tuple[str, ...]] = field(
@@ -123,7 +123,7 @@ class PipelineHistory:
             self.fields[uid] = [self._new(uid) for _ in range(self.chance.randint(1, 4))]
 
     def change(self) -> None:
-        """Some changes that stored state allows."""
+        """Applies random changes that are compatible with the stored state."""
         if self.chance.random() < 0.2:
             self.record = Wide
         for uid in self.kinds:
@@ -133,7 +133,7 @@ class PipelineHistory:
             self.fields[uid] = fields
 
     def send(self) -> list[Any]:
-        """The records of the next checkpoint."""
+        """Generates the records of the next checkpoint."""
         count = self.chance.choice([0, 1, 3, 8])
         self.batches.append(
             [
@@ -144,7 +144,7 @@ class PipelineHistory:
         return self.batches[-1]
 
     def pipeline(self) -> Pipeline:
-        """The declaration of now."""
+        """The current declaration."""
         folded, processed = (self._class(uid) for uid in self.kinds)
         return Pipeline(
             name="changing",
@@ -156,7 +156,7 @@ class PipelineHistory:
         )
 
     def expected(self, uid: str) -> dict[tuple[str], dict[str, Any]]:
-        """State of every key by a replay of everything."""
+        """The expected state of every key, from a replay of all records."""
         found = {}
         for key in KEYS:
             by_batch = [[r for r in batch if r.key == key] for batch in self.batches]
@@ -190,7 +190,7 @@ class PipelineHistory:
         return fields
 
     def _again(self, uid: str, fields: list[Field]) -> list[Field]:
-        """A name of a field that went in an earlier checkpoint comes back with nothing in it."""
+        """Adds an empty field under the name of a field that was removed at an earlier checkpoint."""
         names = [f"f{n}" for n in range(self.made)]
         before = {f.name for f in self.fields[uid]} | {f.was for f in fields}
         free = [n for n in names if n not in before and n not in {f.name for f in fields}]

@@ -1,4 +1,4 @@
-"""What a format brings so that the suites of formats can try it: here in Python, in `tests/engine` in Spark."""
+"""Test cases of record formats. `tests/unit/formats` runs them in Python, `tests/engine` in Spark."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ from tidemark.formats import BadRecord, RecordFormat
 from tidemark.formats.known_formats import FORMATS
 
 Answer = dict[str, Any] | str
-"""The fields of a record, or why it is refused."""
+"""The fields of a record, or the reason why it is refused."""
 Raw = bytes
-"""A value as it lies in the topic; `FormatCase` has a field called `bytes`."""
+"""The value of a Kafka message. `FormatCase` has a field called `bytes`, which hides the builtin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class FormatCase:
     """One format with one record type.
 
     Attributes:
-        format: the format.
-        record: a dataclass.
-        fields: good records, as mappings.
-        oracle: what a value means, by a program of its own.
-        bytes: values that break easily; the test damages them.
+        format: the format under test.
+        record: the dataclass that values are decoded to.
+        fields: strategy for valid records, as mappings.
+        oracle: decodes a value without product code.
+        bytes: values at the edge of validity, which the test damages further.
     """
 
     format: RecordFormat
@@ -36,7 +36,7 @@ class FormatCase:
     bytes: tuple[bytes, ...]
 
     def answer(self, value: Raw | None) -> Answer:
-        """What `decode_one` says."""
+        """The result of `decode_one`."""
         try:
             return self.format.decode_one(value, self.format.bind(self.record))
         except BadRecord as error:
@@ -53,7 +53,7 @@ NAMES = sorted(FORMATS)
 
 
 def damaged(chance: random.Random, value: bytes) -> bytes:
-    """A value with up to three of its bytes cut, added or changed."""
+    """Applies up to three random deletions, insertions or changes of bytes to a value."""
     made = bytearray(value)
     for _ in range(chance.randrange(4)):
         at = chance.randrange(len(made) + 1)

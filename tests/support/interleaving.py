@@ -1,6 +1,7 @@
-"""Actors as greenlets: each operation on the store or a table hands control back, and a seed decides who goes on.
+"""Runs actors as greenlets that yield at each operation on the store or a table; a seeded scheduler picks the next one.
 
-An actor may be killed at any operation (it never runs again) or frozen until all others are through (a zombie).
+The scheduler may kill an actor at any operation, so that it never runs again. It may also freeze one until all others
+have ended or are frozen too: a zombie.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tests.support.crashes import Killed
 
 @dataclass
 class Actor:
-    """One process: what it does, and what befalls it after so many operations."""
+    """A simulated process: its code, and the numbers of operations after which it is killed or frozen."""
 
     name: str
     act: Callable[[], None]
@@ -26,13 +27,13 @@ class Actor:
 
     @property
     def started(self) -> greenlet:
-        """The greenlet of an actor that runs."""
+        """The greenlet of a started actor."""
         assert self.thread is not None, self.name
         return self.thread
 
 
 class Scheduler:
-    """Interleaves actors until all are through."""
+    """Interleaves actors until all have ended."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -47,7 +48,7 @@ class Scheduler:
         self.actors.append(Actor(name, act, kill_at, freeze_at))
 
     def pause(self, what: str) -> None:
-        """Called before every operation; in the hub itself nothing is interleaved."""
+        """Yields to the scheduler. Called before every operation; does nothing in the hub itself."""
         current = getcurrent()
         if current is not self.hub:
             self.hub.switch(what)

@@ -1,6 +1,6 @@
-"""Options for the Java of test services."""
+"""Java options of test services."""
 
 ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For a Spark that tests share: a third of its processor time went into the second compiler, and into what waited for
-it in slow code that counts. With one compiler alone the cache of code is small, and a sweeper is busy in it throughout.
-Everything else, the collector as well, is what users have."""
+"""For a Spark server that tests share. It uses only the first JIT compiler: the second one, and the slow profiled code
+that precedes it, took a third of the server's processor time. With one compiler the default code cache is so small that
+the JVM sweeps it constantly; hence the larger one. All other options, including the collector, are those of users."""

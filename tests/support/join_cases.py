@@ -1,4 +1,4 @@
-"""A pipeline whose folds join broadcast states, by a key of one column and of two, to records read and emitted."""
+"""A pipeline whose folds join broadcast states, by one and by two key columns, to source records and emitted ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Bus:
 
 @dataclass(frozen=True)
 class Driver:
-    """A row of the foreign table, by two columns."""
+    """A row of the external table, which has two key columns."""
 
     line: int
     bus: str
@@ -39,14 +39,14 @@ class Driver:
 
 @dataclass(frozen=True)
 class Crowd:
-    """What a process emits; its field is called otherwise than the key that it is joined by."""
+    """The output of a process; its field and the key that it joins have different names."""
 
     vehicle: str | None
     riders: int
 
 
 class Yard(state.Keyed):
-    """Of one line and depot: the depot is joined."""
+    """The state per line and depot; the depot comes from the join."""
 
     n: int = state.count()
     riders: int | None = state.sum("riders")
@@ -55,7 +55,7 @@ class Yard(state.Keyed):
 
 
 class BusLine(state.Keyed):
-    """Of one line, which is a field of the record."""
+    """The state per line, which is a field of the record."""
 
     n: int = state.count()
     depots: list[str] = state.distinct("buses.depot")
@@ -63,19 +63,19 @@ class BusLine(state.Keyed):
 
 
 class Crowded(state.Keyed):
-    """Of one depot, joined to what is emitted."""
+    """The state per depot, which is joined to emitted records."""
 
     riders: int | None = state.sum("riders")
 
 
 class Nothing(state.Keyed):
-    """A process needs a state."""
+    """A state for a process that needs none."""
 
     n: int = state.value(0)
 
 
 def crowds(line: int, trips: Iterator[Trip], remembered: Nothing) -> Iterator[Crowd]:
-    """Emits every trip of many."""
+    """Emits each trip with more than five riders."""
     for trip in trips:
         if trip.riders > 5:
             yield Crowd(trip.bus, trip.riders)

@@ -1,4 +1,4 @@
-"""Topics of a test broker: made, filled, trimmed and deleted, each call waiting until the broker shows the result."""
+"""Creates, fills, trims and deletes topics of a test broker. Each call waits until the broker shows its effect."""
 
 import time
 import uuid
@@ -32,7 +32,7 @@ ELECTING = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record to produce; `None` as value is a tombstone."""
+    """A record to produce; a `value` of None is a tombstone."""
 
     value: bytes | None
     key: bytes | None = None
@@ -41,7 +41,7 @@ class Sent:
 
 
 class Topics:
-    """What a test does to the broker."""
+    """The topics of a test broker."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, str] | None = None) -> None:
         self.bootstrap = bootstrap
@@ -49,7 +49,7 @@ class Topics:
         self.admin = AdminClient(self._client)
 
     def make(self, name: str = "", *, partitions: int = 1, **config: str) -> str:
-        """A fresh topic; dots in configuration names are written as underscores (`retention_ms="-1"`)."""
+        """Creates a topic. Write dots in configuration names as underscores: `retention_ms="-1"`."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         settings = {"retention.ms": "-1", **{k.replace("_", "."): v for k, v in config.items()}}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
@@ -58,7 +58,7 @@ class Topics:
         return name
 
     def configure(self, topic: str, **config: str) -> None:
-        """Sets configuration of a topic; dots are written as underscores."""
+        """Sets the configuration of a topic. Write dots in names as underscores."""
         entries = [
             ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()
         ]
@@ -66,15 +66,16 @@ class Topics:
         self.admin.incremental_alter_configs([resource])[resource].result(30)
 
     def produce(self, topic: str, records: Iterable[Sent | bytes]) -> None:
-        """Sends records in order and waits for their acknowledgement."""
+        """Sends records in order and waits until the broker acknowledges them."""
         producer = Producer({**self._client, "enable.idempotence": True})
         _send(producer, topic, records)
         assert producer.flush(30) == 0
 
     def transaction(self, topic: str, records: Iterable[Sent | bytes], *, end: str) -> Producer:
-        """Sends records in one transaction, which is committed, aborted or left `open` until the test ends it.
+        """Sends records in a transaction. `end` is `commit`, `abort` or `open`, which leaves it to the test to end it.
 
-        The coordinator answers before the partitions' leaders have its markers: this waits for those as well.
+        The transaction coordinator replies before the partition leaders have written the markers, so this waits for
+        them too.
         """
         alone = self._ends(topic, STABLE) == self._ends(topic, WRITTEN)
         producer = Producer({**self._client, "transactional.id": uuid.uuid4().hex})
@@ -95,11 +96,11 @@ class Topics:
         return _until(lambda: self._listed(topic, partitions, isolation))
 
     def taken(self, topic: str, partitions: int = 1) -> int:
-        """How many records the first partitions of a topic have taken, by their ends; 0 while leaders are elected."""
+        """The sum of the end offsets of the first partitions of a topic; 0 while leaders are being elected."""
         return sum(self._listed(topic, partitions, WRITTEN) or [])
 
     def _listed(self, topic: str, partitions: int, isolation: IsolationLevel) -> list[int] | None:
-        """The ends of the first partitions of a topic; None while leaders are elected."""
+        """The end offsets of the first partitions of a topic; None while leaders are being elected."""
         latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
         answers = self.admin.list_offsets(latest, isolation_level=isolation)
         try:
@@ -110,12 +111,12 @@ class Topics:
             return None
 
     def trim(self, topic: str, before: int, partition: int = 0) -> None:
-        """Deletes the records below an offset."""
+        """Deletes the records of a partition below an offset."""
         where = TopicPartition(topic, partition, before)
         self.admin.delete_records([where])[where].result(30)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Adds partitions up to a total."""
+        """Adds partitions until the topic has `partitions` of them."""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
         _until(lambda: len(self._partitions(topic)) == partitions)
 
@@ -125,7 +126,7 @@ class Topics:
         _until(lambda: not self._partitions(topic))
 
     def recreate(self, topic: str, *, partitions: int = 1) -> None:
-        """Deletes a topic and makes another one of the same name."""
+        """Deletes a topic and creates another with the same name."""
         self.delete(topic)
         self.make(topic, partitions=partitions)
 
@@ -143,7 +144,7 @@ def _send(producer: Producer, topic: str, records: Iterable[Sent | bytes]) -> No
 
 
 def _until(holds: Callable[[], T | None]) -> T:
-    """Asks until the answer is a true one, which is returned."""
+    """Calls `holds` until its result is true, and returns that result."""
     deadline = time.monotonic() + 30
     while not (answer := holds()):
         assert time.monotonic() < deadline, "the broker did not show the change within 30 s"

@@ -1,4 +1,4 @@
-"""A real broker for tests, with the embedded stack's own settings: in a temporary folder, on free ports."""
+"""A real broker for tests, with the settings of the embedded stack, in a temporary folder and on free ports."""
 
 import contextlib
 import os
@@ -22,13 +22,13 @@ Process = TypeVar("Process", bound="BrokerProcess")
 
 
 class BrokerProcess:
-    """One broker and its folder. `stop` waits until the process is gone; `kill` is SIGKILL."""
+    """A broker and its folder. `stop` waits until the process has ended; `kill` sends SIGKILL."""
 
     more: Sequence[str] = ()
-    """Lines of settings behind the embedded stack's own, which they replace."""
+    """Lines of settings that override those of the embedded stack."""
     format_options: Sequence[str] = ()
     client: Mapping[str, str] = {}
-    """What librdkafka needs beside the address."""
+    """Settings that librdkafka needs in addition to the address."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class BrokerProcess:
         subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT)
 
     def start(self) -> None:
-        """Starts the broker in a process group of its own and waits until it answers."""
+        """Starts the broker in a new process group and waits until it answers."""
         command = [*_java("-Xms256m", "-Xmx512m"), "kafka.Kafka", str(self.properties)]
         with (self.folder / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -67,11 +67,11 @@ class BrokerProcess:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after ten seconds."""
+        """Sends SIGTERM, and SIGKILL after ten seconds."""
         self._end(signal.SIGTERM, patience=10)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self._end(signal.SIGKILL, patience=10)
 
     def _end(self, how: signal.Signals, patience: float) -> None:
@@ -89,14 +89,14 @@ class BrokerProcess:
 
 @contextlib.contextmanager
 def running_broker(folder: Path) -> Iterator[BrokerProcess]:
-    """A formatted, started broker for the length of a block."""
+    """Runs a new broker for the duration of the block."""
     with running(BrokerProcess(folder)) as broker:
         yield broker
 
 
 @contextlib.contextmanager
 def running(broker: Process) -> Iterator[Process]:
-    """Formats and starts a broker for the length of a block."""
+    """Formats and starts a broker, and stops it at the end of the block."""
     broker.format()
     broker.start()
     try:

@@ -1,4 +1,4 @@
-"""A state as it is read range by range of key groups, by DuckDB."""
+"""Reads a state with DuckDB, one range of key groups at a time."""
 
 import pickle
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from tidemark.tables.delta_tables import arrow_schema
 
 
 def read_by_ranges(root: Root, schema: OperatorSchema, handle: StateHandle, now: Now, count: int = 2) -> pa.Table:
-    """What readers that went through a pickle give together, in the order of their ranges."""
-    reader = pickle.loads(pickle.dumps(range_reader(root, schema, handle, now)))  # noqa: S301  (ours)
+    """Reads all ranges in order with a reader that was pickled and unpickled, and joins the results."""
+    reader = pickle.loads(pickle.dumps(range_reader(root, schema, handle, now)))  # noqa: S301  (our own pickle)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for key_groups in key_group_ranges(schema.key_groups, count):

@@ -1,4 +1,4 @@
-"""The lines that are killed and repaired: a real topic, a warehouse, `tidemark run` in processes of its own."""
+"""Pipelines that tests kill and repair: a real topic, a warehouse, and `tidemark run` in separate processes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PIPELINES = Path(__file__).parents[1] / "faults" / "pipelines"
 
 
 class KilledPipeline:
-    """A line under test: one topic, one warehouse, and everything that was sent."""
+    """A pipeline under test: its topic, its warehouse, and all records that were sent."""
 
     pipeline: ClassVar[str]
 
@@ -40,11 +40,11 @@ class KilledPipeline:
         self.topics.produce(self.topic, records)
 
     def variables(self) -> dict[str, str]:
-        """What a command's environment holds beside the usual."""
+        """Additional environment variables of commands."""
         return {}
 
     def started(self, *arguments: str, crash_at: str | None = None) -> Child:
-        """A command in a process of its own."""
+        """Starts a command in a new process."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         env |= {
             "TIDEMARK_HOME": str(self.settings.home),
@@ -64,7 +64,7 @@ class KilledPipeline:
         return self.started("run", self.pipeline, "--json", crash_at=crash_at).wait()
 
     def stopped_at(self, point: str) -> Child:
-        """A run that stopped itself at a point, alive, holding whatever it holds."""
+        """A run that has stopped itself at a crash point: still alive, with everything that it holds."""
         client = self.started("run", self.pipeline, "--json", crash_at=f"{point}:1:stop")
         deadline = time.monotonic() + PATIENCE
         while psutil.Process(client.pid).status() != psutil.STATUS_STOPPED:
@@ -77,7 +77,7 @@ class KilledPipeline:
         repaired = self.run()
         assert repaired.returncode == 0, repaired.stderr
         if self.behind():
-            # What was sealed before the kill was published by the re-run; the next run reads what came after it.
+            # The re-run published the attempt that was sealed before the kill; the next run reads later records.
             again = self.run()
             assert again.returncode == 0, again.stderr
         self.check()
@@ -87,7 +87,7 @@ class KilledPipeline:
         return read != len(self.history.sent)
 
     def check_state(self) -> None:
-        """Compares state, and what was emitted, with plain Python over everything that was sent."""
+        """Compares the state and the emitted records with the oracle."""
         raise NotImplementedError
 
     def check(self) -> None:
@@ -101,7 +101,7 @@ class KilledPipeline:
 
 
 class KilledFold(KilledPipeline):
-    """The pipeline of folds."""
+    """The pipeline with folds."""
 
     pipeline = "sweep"
 
@@ -111,13 +111,13 @@ class KilledFold(KilledPipeline):
         assert _without_change(shops, "shop") == self.history.shops()
 
     def accounts(self) -> dict[str, dict[str, object]]:
-        """State per account."""
+        """The state per account."""
         found = {r["account"]: r for r in reads.read_state(self.context, "sweep", "accounts").to_pylist()}
         return _without_change(found, "account")
 
 
 class KilledProcess(KilledPipeline):
-    """The pipeline of a process whose records go to a table, and by another one to a topic, at least once."""
+    """The pipeline with a process that emits to a table, and another that sends its rows to a topic at least once."""
 
     pipeline = "purchases"
 
@@ -128,17 +128,17 @@ class KilledProcess(KilledPipeline):
         } == self.history.seen()
         rows = sinks.read_sink(self.context, "purchases", "large").to_pylist()
         told = sorted((r["account"], r["cents"], r["_partition"], r["_offset"]) for r in rows)
-        assert told == self.history.large(), "each record once, and none of an attempt that died"
-        # Which of an account's purchases is its third depends on the barriers; that there is one third does not.
+        assert told == self.history.large(), "each record exactly once, and none from an attempt that died"
+        # Barriers decide which of an account's purchases is its third; but exactly one of them is.
         numbers = Counter((r["account"], r["nth"]) for r in rows)
         assert numbers == {(key, n + 1): 1 for key, row in self.history.seen().items() for n in range(row["large"])}
-        # A killed attempt's records may be there again, with the ids of the same plan, so an id means one record.
+        # Records of a killed attempt may be sent again, with the same ids, so each id denotes one record.
         sent = {id_.rpartition("/")[2]: (id_, json.loads(value)) for id_, value in self.sent()}
         assert len({id_ for id_, _ in self.sent()}) == len(sent) == len(rows)
         assert sorted((v["account"], v["cents"]) for _, v in sent.values()) == sorted(row[:2] for row in told)
 
     def sent(self) -> list[tuple[str, bytes]]:
-        """Ids and values of everything in the topic that attempts send to."""
+        """The ids and values of all records in the topic of the Kafka sink."""
         consumer = Consumer({"bootstrap.servers": self.topics.bootstrap, "group.id": "sweep", **QUIET})
         consumer.assign([TopicPartition(self.told, 0, 0)])
         _, end = consumer.get_watermark_offsets(TopicPartition(self.told, 0), timeout=10)
@@ -156,7 +156,7 @@ def _without_change(rows: dict[str, dict[str, object]], key: str) -> dict[str, d
 
 
 class KilledPipelines:
-    """Makes lines, each with a topic and a warehouse of its own, on one broker and one Spark server."""
+    """Creates pipelines on one broker and one Spark server, each with its own topic and warehouse."""
 
     def __init__(
         self, topics: Topics, broker: str, spark: str, factory: pytest.TempPathFactory, zygote: Zygote
@@ -165,7 +165,7 @@ class KilledPipelines:
         self._zygote = zygote
 
     def make(self, kind: type[KilledPipeline], **more: str) -> KilledPipeline:
-        """A line with a first batch of records; `more` are settings of its own."""
+        """Creates a pipeline and sends its first batch of records; `more` are additional settings."""
         topic = self._topics.make(partitions=PARTITIONS)
         os.environ |= {"SWEEP_TOPIC": topic, "SWEEP_TOLD": self._topics.make(f"{topic}-told")}
         settings = load_settings(

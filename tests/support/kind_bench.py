@@ -1,4 +1,4 @@
-"""A bench for one kind of state: random records, cuts and compactions; the twin and DuckDB against an oracle."""
+"""Compares the twin and DuckDB with an oracle for one kind of state, on random records, barriers and compactions."""
 
 import math
 import random
@@ -37,18 +37,18 @@ RECORD = FieldType(
     ),
 )
 Oracle = Callable[[Sequence[Decoded]], Any]
-"""What a field is worth after records, which come in the order of (event time, topic, partition, offset)."""
+"""Computes the value of a field from records in the order of (event time, topic, partition, offset)."""
 
 
 @dataclass(frozen=True)
 class KindCase:
-    """One declaration of a kind.
+    """A declaration of a field with this kind.
 
     Attributes:
-        declared: as an author writes it.
-        hint: its annotation.
-        oracle: brute force; shares no code with the product.
-        is_close: whether only nearly equal floats are promised.
+        declared: the descriptor, as an author writes it.
+        hint: the annotation of the field.
+        oracle: computes the value by brute force, without product code.
+        is_close: whether floats need to be only nearly equal.
     """
 
     declared: object
@@ -58,24 +58,24 @@ class KindCase:
 
     @property
     def stored(self) -> StoredField:
-        """The field, bound to the records of the bench."""
+        """The field, bound to the record type of the bench."""
         assert isinstance(self.declared, StateDescriptor), "a value to the type checker, a declaration at run time"
         named = annotate(self.declared, "f", field_type(self.hint, "f"), "f")
         return bind_field("f", named, RECORD)
 
     @property
     def schema(self) -> OperatorSchema:
-        """A fold with this field alone."""
+        """The schema of a fold with only this field."""
         return OperatorSchema(uid="u", keys=(KeyColumn("key", "key", FieldType("str")),), fields=(self.stored,))
 
 
 def known(records: Sequence[Decoded], name: str) -> list[Any]:
-    """Values of a field that are not null."""
+    """The values of a field that are not null."""
     return [r.fields[name] for r in records if r.fields[name] is not None]
 
 
 def random_records(chance: random.Random, count: int) -> list[Decoded]:
-    """Records with ties of event time and of rank, nulls, and every partition in its order of offsets."""
+    """Random records with nulls, equal event times and equal ranks; offsets ascend in each partition."""
     ends: dict[tuple[str, int], int] = {}
     made = []
     for _ in range(count):
@@ -95,7 +95,7 @@ def random_records(chance: random.Random, count: int) -> list[Decoded]:
 
 
 def expected(case: KindCase, records: Sequence[Decoded]) -> dict[str, Any]:
-    """What the oracle says, by key."""
+    """The values that the oracle computes, by key."""
     ordered = sorted(records, key=lambda r: (r.event_time, r.topic, r.partition, r.offset))
     by_key = {key: [r for r in ordered if r.fields["key"] == key] for key in KEYS}
     return {key: case.oracle(mine) for key, mine in by_key.items() if mine}
@@ -103,7 +103,7 @@ def expected(case: KindCase, records: Sequence[Decoded]) -> dict[str, Any]:
 
 @dataclass
 class KindBench:
-    """A line of checkpoints over one field: a run per batch, and what compactions make of them."""
+    """The checkpoints of one field: a run per batch of records, and the outputs of compactions."""
 
     case: KindCase
     ask: QueryRunner
@@ -111,13 +111,13 @@ class KindBench:
     checkpoint: int = 0
 
     def fold(self, records: Sequence[Decoded]) -> None:
-        """One more checkpoint."""
+        """Folds records into the run of a new checkpoint."""
         self.checkpoint += 1
         plan: Any = SimpleNamespace(id=self.checkpoint, watermark_ms=None, logical_time_ms=0)
         self.levels.append(fold(self.case.schema, records, plan, Now()))
 
     def compact(self, first: int, end: int) -> None:
-        """Merges some levels, by SQL and by the twin, which must agree."""
+        """Merges the levels from `first` to `end`, in SQL and in the twin, which must agree."""
         rows = [row for level in self.levels[first:end] for row in level]
         schema, deepest = self.case.schema, first == 0
         twin = compact_rows(schema, rows, Now(), deepest=deepest)
@@ -128,7 +128,7 @@ class KindBench:
         self.levels[first:end] = [by_sql]
 
     def check(self, wanted: Mapping[str, Any]) -> None:
-        """Compares what readers see, in SQL and in the twin, with the oracle."""
+        """Compares the resolved state, in SQL and in the twin, with the oracle."""
         rows, schema = [row for level in self.levels for row in level], self.case.schema
         twin = {key[0]: row["f"] for key, row in resolve_rows(schema, rows, Now()).items()}
         found = self.ask(resolving_sql(schema, "rows", Now()), rows=self._table(rows)).to_pylist()
@@ -143,7 +143,7 @@ class KindBench:
 
 
 def same(one: Any, other: Any, *, is_close: bool) -> bool:
-    """Whether two values are equal; with `is_close` floats inside of them nearly."""
+    """Whether two values are equal; with `is_close`, nearly equal floats count as equal."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[k], other[k], is_close=is_close) for k in one)
     if is_close and isinstance(one, float) and isinstance(other, float):

@@ -1,4 +1,4 @@
-"""Random folds whose lists and sets of values outgrow their limits now and then; the model is that of `ttl_cases`."""
+"""Random folds whose lists and sets of values sometimes exceed their limits; `ttl_cases` contains the model."""
 
 import random
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ UID = "folded"
 
 
 def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> TtlCase:
-    """A random case: one to three fields with a limit, among others."""
+    """A random case with one to three limited fields, and possibly others."""
     chance = random.Random(seed)
     clock = chance.choice(CLOCKS)
     fields: dict[str, Any] = {"seen": state.count()} if chance.random() < 0.5 else {}
@@ -36,7 +36,7 @@ def limit_case(seed: int, *, batches: int = 8, most: int = 5) -> TtlCase:
 
 
 def outgrown(made: TtlCase, done: Sequence[Batch], batch: Batch) -> set[tuple[str, str]]:
-    """(field, key) of what a reader would find too large, were the batch applied on top of those that are done."""
+    """(field, key) of each value that exceeds its limit after the batches in `done` and `batch`."""
     after = expected(replace(made, batches=(*done, batch)), len(done) + 1)
     limits = {f.name: f.limit for f in made.schema.fields if f.kind in ("list", "distinct")}
     return {

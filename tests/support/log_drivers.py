@@ -1,4 +1,4 @@
-"""What the contract suite of the port `Log` needs of an implementation: a way to make things happen to the log."""
+"""Drivers for the contract suite of the port `Log`: they change the log of an implementation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,36 +13,36 @@ from tidemark.testing.twin.log import MemoryLog
 
 
 class LogDriver(Protocol):
-    """A log under test, and what may happen to it."""
+    """A log under test, and the changes that a test can make to it."""
 
     log: Log
     reader: RecordReader
 
     def make(self, partitions: int = 1) -> str:
-        """A fresh topic."""
+        """Creates a topic."""
 
     def send(self, topic: str, timestamps_ms: Sequence[int], partition: int = 0) -> None:
         """Appends one record per timestamp."""
 
     def transact(self, topic: str, records: int, *, end: str) -> Callable[[], None]:
-        """Appends records in a transaction: `commit`, `abort`, or `open`; the answer ends an open one."""
+        """Appends records in a transaction that ends as `commit`, `abort` or `open`. The result ends an open one."""
 
     def trim(self, topic: str, before: int) -> None:
         """Deletes the records of partition 0 below an offset."""
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Adds partitions up to a total."""
+        """Adds partitions until the topic has `partitions` of them."""
 
     def delete(self, topic: str) -> None:
         """Deletes a topic."""
 
     def recreate(self, topic: str) -> None:
-        """Deletes a topic and makes another of the same name."""
+        """Deletes a topic and creates another with the same name."""
 
 
 @dataclass
 class KafkaLogDriver:
-    """KafkaLog on a real broker."""
+    """Drives a `KafkaLog` on a real broker."""
 
     topics: Topics
 
@@ -74,7 +74,7 @@ class KafkaLogDriver:
 
 
 class MemoryLogDriver:
-    """The in-memory twin, made to do what a broker does by itself: markers and last stable offsets."""
+    """Drives the in-memory twin, and imitates the transaction markers and last stable offsets of a broker."""
 
     def __init__(self) -> None:
         self._memory = MemoryLog()

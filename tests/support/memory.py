@@ -1,4 +1,4 @@
-"""A checkpoint line in memory: what the coordinator's unit tests and the simulation both stand on."""
+"""A pipeline in memory, the base of the coordinator's unit tests and of the simulation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, 
 from tidemark.testing.twin.merge import compact_rows
 
 START_MS = 1_000_000
-"""What a clock of a test starts at."""
+"""The initial time of a test's clock."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Payment:
 
 
 def payment(account: str | None, amount: int) -> bytes:
-    """A record as it lies in the topic; without an account it has no such field."""
+    """Encodes a payment as the value of a Kafka message; without an account, the field is missing."""
     return (f'{{"account":"{account}","amount":{amount}}}' if account else f'{{"amount":{amount}}}').encode()
 
 
 class Unfenced:
-    """The fence of what is no attempt: nothing revokes it."""
+    """A fence for work outside an attempt, which nothing can revoke."""
 
     def check(self) -> None:
-        """Holds."""
+        """Always passes."""
 
 
 def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
-    """The tasks of a DAG run that nothing interrupts: each drives the loop to its own stage."""
+    """Runs the tasks of an uninterrupted DAG run: plan, fold and complete."""
     planned = loop.plan(request)
     if not isinstance(planned.state, OpenPlan):
         return planned
@@ -62,7 +62,7 @@ def dag_run(loop: CheckpointLoop, request: PlanRequest) -> Progress:
 
 @dataclass(kw_only=True, eq=False)
 class MemoryPipeline:
-    """The verbs over parts in memory; subclasses may wrap the parts."""
+    """A pipeline over in-memory parts; subclasses may wrap the parts."""
 
     store: CheckpointStore = field(default_factory=MemoryStore)
     log: MemoryLog = field(default_factory=MemoryLog)
@@ -73,7 +73,7 @@ class MemoryPipeline:
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        """A coordinator over these parts; every process has its own."""
+        """A new coordinator over these parts, as every process has one."""
         return CheckpointCoordinator(
             store=self.store,
             log=self.log,
@@ -90,16 +90,16 @@ class MemoryPipeline:
 
     @property
     def recovery(self) -> Recovery:
-        """Forks and restores."""
+        """Runs forks and restores."""
         return Recovery(coordinator=self.coordinator)
 
     @property
     def promotion(self) -> Promotion:
-        """Promotes."""
+        """Runs promotes."""
         return Promotion(coordinator=self.coordinator)
 
     def compact(self, found: Checkpoint, uid: str, handle: StateHandle, job: str = "") -> None:
-        """Merges a prefix of a checkpoint's state into `base`, for a later plan to adopt."""
+        """Merges the segments of `handle`, a prefix of a checkpoint's state, into `base` for a later plan to adopt."""
         plan, schema = found.plan, found.plan.schemas[uid]
         rows = compact_rows(schema, state_rows(self.tables, schema, handle), found.now, deepest=True)
         job, table = job or self.ids(), f"{plan.tables[uid]}/base"
@@ -134,16 +134,16 @@ class MemoryPipeline:
         self.coordinator.objects.put(compaction_key(uid, job), record)
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
-        """Executes an attempt up to its seal, by the product's own order of steps."""
+        """Executes an attempt up to its seal, in the product's sequence of steps."""
         return self.checkpoint_job(self.compute_of(pipeline)).execute(attempt)
 
     def compute_of(self, pipeline: Pipeline) -> MemoryCompute:
-        """The twin of the engine, without the keys that were erased for ever."""
-        blocked = Erasures(self.coordinator.objects).blocked
+        """The twin of the engine, which blocks the keys that were erased forever."""
+        blocked = Erasures(self.coordinator.objects).blocked_keys
         return MemoryCompute(pipeline=pipeline, log=self.log, tables=self.tables, blocked=blocked)
 
     def checkpoint_job(self, compute: Any, listener: StepListener = ignore_step, **options: Any) -> CheckpointJob:
-        """The product's order of steps over these parts; `options` are further arguments of the job."""
+        """The product's sequence of steps over these parts; `options` are further arguments of the job."""
         return CheckpointJob(
             compute=compute,
             tables=self.tables,

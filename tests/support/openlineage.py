@@ -1,6 +1,6 @@
-"""Receivers of OpenLineage events for tests, and the rules of its specification, written down from spec 2-0-2.
+"""Receivers of OpenLineage events for tests, and a JSON schema of these events, taken from specification 2-0-2.
 
-The rules share no code with the product: names of members, types and formats are those of the published JSON schema.
+The schema shares no code with the product: member names, types and formats are those of the published JSON schema.
 """
 
 import json
@@ -23,7 +23,7 @@ FACET = {
 
 
 def _facets(**known: dict[str, Any]) -> dict[str, Any]:
-    """A map of facets, some of which have more rules."""
+    """The schema of a map of facets, with additional rules for known ones."""
     more = {name: {"allOf": [FACET, {"type": "object", **rule}]} for name, rule in known.items()}
     return {"type": "object", "properties": more, "additionalProperties": FACET}
 
@@ -92,17 +92,17 @@ RUN_EVENT = {
 
 
 def complaints(event: object) -> list[str]:
-    """What a receiver that checks would refuse an event for."""
+    """The violations of the specification in an event."""
     validator = Draft202012Validator(RUN_EVENT, format_checker=FormatChecker(["uuid"]))
     return [f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in validator.iter_errors(event)]
 
 
 class Receiver:
-    """A real HTTP server that keeps the events it gets.
+    """An HTTP server that records the events it receives.
 
     Attributes:
-        status: what it answers.
-        hangs: whether it answers only when the test is over.
+        status: the status of its responses.
+        hangs: whether requests hang until `close`, and get no response.
     """
 
     def __init__(self, status: int = 201, *, hangs: bool = False) -> None:
@@ -128,7 +128,7 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Logs nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
@@ -136,7 +136,7 @@ class Receiver:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it; whoever waits is let go."""
+        """Stops the server and releases hanging requests."""
         self.over.set()
         self._server.shutdown()
         self._server.server_close()
@@ -145,7 +145,7 @@ class Receiver:
 
 @contextmanager
 def receiving(status: int = 201, *, hangs: bool = False) -> Iterator[Receiver]:
-    """A receiver for the block."""
+    """Runs a receiver for the duration of the block."""
     made = Receiver(status, hangs=hangs)
     try:
         yield made

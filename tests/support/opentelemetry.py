@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry for tests: a real HTTP server that takes what exporters send."""
+"""An OpenTelemetry collector for tests: a real HTTP server that exporters send to."""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Collector:
-    """A collector of OpenTelemetry: keeps the gauges and spans that are POSTed to it."""
+    """Records the gauges and spans of incoming POST requests."""
 
     def __init__(self) -> None:
         from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -30,7 +30,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Quiet."""
+                """Logs nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
@@ -38,14 +38,14 @@ class Collector:
         self._thread.start()
 
     def take(self, asked: Any) -> None:
-        """Remembers gauges by name."""
+        """Records gauges by name."""
         for metric in (m for r in asked.resource_metrics for scope in r.scope_metrics for m in scope.metrics):
             for found in metric.gauge.data_points:
                 tags = {tag.key: tag.value.string_value for tag in found.attributes}
                 self.gauges[metric.name] = (tags, found.as_double or float(found.as_int))
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

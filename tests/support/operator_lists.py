@@ -1,7 +1,7 @@
-"""A process whose function does to its operator state what its records say, and the same on plain lists: the oracle.
+"""A process whose records are commands for its operator state, and an oracle that executes them on plain lists.
 
-The oracle shares no code with the product: it knows Flink's rules only. A list is cut into contiguous slices whose
-sizes differ by one at most, the longer ones first; key group = crc32(key) % 128, task = group * tasks // 128.
+The oracle shares no code with the product and follows Flink's rules. A list is split into contiguous slices whose sizes
+differ by at most one, the longer ones first; key group = crc32(key) % 128, task = group * tasks // 128.
 """
 
 import random
@@ -18,7 +18,7 @@ GROUPS = 128
 
 @dataclass(frozen=True)
 class Order:
-    """One record: what to do, to which list, with what."""
+    """A record: the verb to apply, the list to apply it to, and the argument."""
 
     key: str
     verb: str
@@ -27,7 +27,7 @@ class Order:
 
 
 class Seen(state.Keyed):
-    """What is kept by key."""
+    """The keyed state: the number of records, and the lengths of both lists as last seen."""
 
     n: int = state.value(0)
     samples: int = state.value(0)
@@ -35,14 +35,14 @@ class Seen(state.Keyed):
 
 
 class Local(state.Operator):
-    """Both forms."""
+    """Operator state with one list of each form."""
 
     samples: list[str] = state.split_list()
     rules: list[str] = state.union_list()
 
 
 def follow(key: str, orders: Iterator[Order], seen: Seen, *, operator_state: Local) -> None:
-    """Obeys, and keeps what it sees of the lists, so that a wrong view is noticed too."""
+    """Executes the orders, and stores the lengths of both lists, so that a wrong view of them is detected."""
     for order in orders:
         seen.n += 1
         found = getattr(operator_state, order.list)
@@ -73,7 +73,7 @@ PIPELINE = Pipeline(
 
 
 def orders(chance: random.Random, n: int) -> list[Order]:
-    """Records, some of which make the function fail."""
+    """Random records, some of which make the function fail."""
     found = []
     for i in range(n):
         name = chance.choice(["samples", "rules"])
@@ -99,9 +99,9 @@ class OperatorListOracle:
     """The lists and the keys after each checkpoint, computed on plain lists.
 
     Attributes:
-        samples: the split list, whole.
+        samples: the whole split list.
         rules: the union list.
-        keys: per key (records, lengths of both lists as it saw them last).
+        keys: per key (number of records, lengths of both lists as last seen).
     """
 
     samples: list[str] = field(default_factory=list)
@@ -109,7 +109,7 @@ class OperatorListOracle:
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def checkpoint(self, records: list[Order], tasks: int) -> None:
-        """Applies a batch; records of a key are in the order of one partition."""
+        """Applies a batch; the records of a key are in the order of their partition."""
         if not records:
             return
         given = self._divided(tasks)
@@ -130,7 +130,7 @@ class OperatorListOracle:
         return [_Task([next(left) for _ in range(size)], list(self.rules)) for size in sizes]
 
     def _key(self, key: str, records: list[Order], before: _Task) -> _Task:
-        """Obeys all but the records that fail: each of them starts the key anew, without itself."""
+        """Executes the records of a key. After a failure the key is processed again without the failed record."""
         good = [r for r in records if r.verb != "fail"]
         task = deepcopy(before)
         n, seen = self.keys.get(key, (0, 0, 0))[0], self.keys.get(key, (0, 0, 0))[1:]
@@ -158,5 +158,5 @@ def _obey(task: _Task, record: Order) -> None:
 
 
 def told(checkpoint: Any) -> dict[str, list[Any]]:
-    """The lists of a manifest, by name."""
+    """The lists in a manifest, by name."""
     return {x.name: list(x.elements) for x in checkpoint.operator_states["o"].lists}

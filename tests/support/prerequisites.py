@@ -1,4 +1,4 @@
-"""What a machine may lack: a test that needs it is skipped; under `CI=true`, where nothing may be missing, it fails."""
+"""Optional prerequisites. A test that lacks one is skipped; with `CI=true`, which requires all of them, it fails."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ CHROMIUM = ("chromium", "google-chrome")
 
 
 def in_ci() -> bool:
-    """Whether what is missing is a failure: `CI=true`, as every CI sets it."""
+    """Whether a missing prerequisite is a failure: `CI` is set to a true value, as every CI does."""
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -18,7 +18,7 @@ def missing(what: str) -> NoReturn:
     """Ends a test that cannot run here.
 
     Args:
-        what: is missing, and how to get it.
+        what: the missing prerequisite, and how to install it.
     """
     if in_ci():
         pytest.fail(f"CI lacks what this test needs: {what}", pytrace=False)
@@ -26,11 +26,11 @@ def missing(what: str) -> NoReturn:
 
 
 def needs(present: bool, what: str) -> pytest.MarkDecorator:
-    """The mark of tests that need something.
+    """The mark of tests that need a prerequisite.
 
     Args:
-        present: whether this machine has it.
-        what: as `missing` says.
+        present: whether this machine has the prerequisite.
+        what: as for `missing`.
     """
     return pytest.mark.needs(present, what)
 
@@ -41,7 +41,7 @@ def needs_chromium() -> pytest.MarkDecorator:
 
 
 def check(item: pytest.Item) -> None:
-    """Ends a test whose mark names something that is missing; called ahead of its fixtures."""
+    """Ends a test whose mark names a missing prerequisite. Called before the fixtures of the test."""
     for mark in item.iter_markers("needs"):
         present, what = mark.args
         if not present:

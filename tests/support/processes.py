@@ -1,11 +1,11 @@
-"""Runs the command `tidemark` in processes of its own that need not import it first.
+"""Runs the command `tidemark` in forked processes, which do not have to import it first.
 
-One process imports what every command needs and forks for each of them: the child dies, stops and exits as any other
-process does, 3 s earlier, and 10 s where it judges by a gate. It must not import what starts threads that a fork would
-lose (deltalake).
+One process imports the modules that every command needs, and forks for each command. The child dies, stops and exits
+like any other process, but starts 3 s sooner, or 10 s sooner if it evaluates a gate. The forking process must not
+import modules that start threads, such as deltalake, because a fork loses threads.
 
-Tests ask it through a `Zygote`. A shell asks it through a program that stands for the command (`Zygote.program`) and
-lends the fork its folder, its environment and its standard streams.
+Tests send their requests through a `Zygote`. Shells run a program that replaces the command (`Zygote.program`) and
+passes its folder, its environment and its standard streams to the fork.
 """
 
 import json
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 PATIENCE = 180.0
-"""Seconds that one command may take on a machine under load."""
+"""Seconds that a command may take on a loaded machine."""
 
 
 PROGRAM = """\
@@ -43,24 +43,24 @@ sys.exit(code)
 
 
 class Child:
-    """A command that was started.
+    """A started command.
 
     Attributes:
-        pid: of its process.
+        pid: id of its process.
     """
 
     def __init__(self, zygote: "Zygote", pid: int, out: Path) -> None:
         self.pid, self._zygote, self._out = pid, zygote, out
 
     def poll(self) -> int | None:
-        """Its return code, negative for a signal; None while it runs."""
+        """The return code, negative after a signal; None while the command runs."""
         return self._zygote.ended(self.pid, 0)
 
     def wait(self) -> subprocess.CompletedProcess[str]:
-        """What it came to.
+        """Waits until the command has ended, and returns its code and output.
 
         Raises:
-            TimeoutError: it still runs.
+            TimeoutError: the command still runs after `PATIENCE`.
         """
         code = self._zygote.ended(self.pid, PATIENCE)
         if code is None:
@@ -68,7 +68,7 @@ class Child:
         return subprocess.CompletedProcess([], code, self._read("out"), self._read("err"))
 
     def kill(self) -> None:
-        """Ends it, whatever it does."""
+        """Sends SIGKILL to the command, and waits until it has ended."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
             self._zygote.ended(self.pid, PATIENCE)
@@ -78,10 +78,10 @@ class Child:
 
 
 class Zygote:
-    """The process that forks. One thread at a time may ask it."""
+    """The process that forks. Only one thread at a time may use it."""
 
     def __init__(self, folder: Path, *, gates: bool = False) -> None:
-        """Starts it; with what gates import, where commands judge by some."""
+        """Starts the process. With `gates`, it also imports the packages that quality gates need."""
         self._folder, self._count = folder, 0
         self._codes: dict[int, int] = {}
         self._door = folder / "door"
@@ -97,13 +97,13 @@ class Zygote:
         self._process.communicate()
 
     def program(self, path: Path) -> None:
-        """Writes a program that is `tidemark` to whoever runs it: in its folder, with its environment and streams."""
+        """Writes a program that acts as `tidemark`, with the folder, environment and streams of its caller."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(PROGRAM.format(python=sys.executable, door=str(self._door)))
         path.chmod(0o755)
         deadline = time.monotonic() + PATIENCE
         while not self._door.exists():
-            assert self._process.poll() is None and time.monotonic() < deadline, "it opens no door"
+            assert self._process.poll() is None and time.monotonic() < deadline, "the zygote did not open its socket"
             time.sleep(0.05)
 
     def start(self, arguments: Sequence[str], env: Mapping[str, str]) -> Child:
@@ -127,16 +127,16 @@ class Zygote:
         return self._codes.get(pid)
 
     def _told(self, patience: float) -> dict[str, int]:
-        """The next thing that it says; nothing where it says nothing in time."""
+        """The next message of the process; an empty one if none arrives in time."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], patience)[0]:
             return {}
-        line = os.read(self._process.stdout.fileno(), 64)  # all lines have this length, and a pipe never parts them
+        line = os.read(self._process.stdout.fileno(), 64)  # every line has this length, and a pipe keeps it whole
         told: dict[str, int] = json.loads(line)
         if "ended" in told:
             self._codes[told["ended"]] = told["code"]
         elif "started" in told:
-            self._codes.pop(told["started"], None)  # pids come round: somebody else had it
+            self._codes.pop(told["started"], None)  # a pid may be that of an earlier child
         return told
 
 
@@ -145,7 +145,7 @@ def _tell(**told: int) -> None:
 
 
 def _bury(guests: dict[int, socket.socket]) -> None:
-    """Tells of every child that has ended: a shell's program at its own connection, the tests at stdout."""
+    """Reports each ended child: to a shell's program over its connection, to the tests on stdout."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -157,12 +157,12 @@ def _bury(guests: dict[int, socket.socket]) -> None:
         if guest is None:
             _tell(ended=pid, code=code)
             continue
-        with guest, suppress(OSError):  # whoever asked may be gone
+        with guest, suppress(OSError):  # the program may have ended
             guest.sendall(str(code).encode())
 
 
 def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) -> None:
-    """Turns a fork into a process like any other, and runs the command in it; returns when that has ended in order."""
+    """Turns a fork into an ordinary process and runs the command in it. Returns if the command ends without error."""
     from tidemark.cli.main import entry
 
     signal.set_wakeup_fd(-1)
@@ -173,7 +173,7 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[
         os.dup2(stream, number)
         os.close(stream)
     sys.argv = ["tidemark", *arguments]
-    sys.modules["__main__"].__package__ = None  # else usage would call it `python -m tests.support.tidemark`
+    sys.modules["__main__"].__package__ = None  # otherwise the usage would show `python -m tests.support.tidemark`
     entry()
 
 
@@ -198,7 +198,7 @@ def _warm(gates: bool) -> None:
 
 
 def _admit(door: socket.socket, guests: dict[int, socket.socket]) -> bool:
-    """Forks for a shell's program; True in the child, when its command has ended in order."""
+    """Forks for a shell's program. Returns True in the child, after its command has ended without an error."""
     guest, _ = door.accept()
     _, streams, _, _ = socket.recv_fds(guest, 1, 3)
     with guest.makefile("rb") as said:
@@ -217,7 +217,7 @@ def _admit(door: socket.socket, guests: dict[int, socket.socket]) -> bool:
 
 
 def _obey() -> bool | None:
-    """Forks for a line of stdin; True in the child, when its command has ended in order; None at the end of stdin."""
+    """Forks for a line of stdin. Returns True in the child after its command has ended, None at the end of stdin."""
     line = sys.stdin.buffer.raw.readline() if hasattr(sys.stdin.buffer, "raw") else b""
     if not line:
         return None
@@ -231,7 +231,7 @@ def _obey() -> bool | None:
 
 
 def main() -> None:
-    """Forks for every line of stdin and every connection at the door, and tells of every child that ends."""
+    """Forks for every line of stdin and every connection to the socket, and reports every child that ends."""
     _warm("gates" in sys.argv[2:])
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)

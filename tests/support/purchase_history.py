@@ -1,4 +1,4 @@
-"""Input of the crash sweep and its oracle: plain Python over the records that were sent, no project code."""
+"""The input of the crash sweep, and an oracle that computes the expected state from it without product code."""
 
 import json
 import random
@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 LARGE = 2500
-"""Cents from which on the process emits a purchase."""
+"""The minimum in cents of a purchase that the process emits."""
 START = datetime(2024, 5, 1, tzinfo=UTC)
 UNDECODABLE = (b"{", b"[]", b'{"account": 1}', b"\xff\xfe", b'{"cents": "7"}')
 
 
 @dataclass
 class PurchaseHistory:
-    """Everything that was sent, by a seeded generator, and the state that follows from it."""
+    """Generates records from a seed, and computes the state that follows from them."""
 
     seed: int
     sent: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -24,9 +24,9 @@ class PurchaseHistory:
         self._chance = random.Random(self.seed)
 
     def batch(self, count: int, partitions: int) -> list[tuple[int, bytes]]:
-        """(partition, value) of the next records; the first cannot be decoded, nor can a few more.
+        """Generates the next records as (partition, value). The first one and a few others cannot be decoded.
 
-        Every batch has dead letters for every operator, so that a run over it comes to each crash point.
+        Every batch contains dead letters for every operator, so that a run over it reaches each crash point.
         """
         made = []
         for number in range(count):
@@ -60,7 +60,7 @@ class PurchaseHistory:
         return sorted(found, key=lambda r: (r["at"], r["place"]))
 
     def accounts(self) -> dict[str, dict[str, Any]]:
-        """State per account."""
+        """The state per account."""
         state: dict[str, dict[str, Any]] = {}
         for r in self.decoded():
             if r["account"] is None:
@@ -76,7 +76,7 @@ class PurchaseHistory:
         return {k: {**s, "shops": sorted(s["shops"])} for k, s in state.items()}
 
     def shops(self) -> dict[str, dict[str, Any]]:
-        """State per shop."""
+        """The state per shop."""
         groups: dict[str, list[dict[str, Any]]] = {}
         for r in self.decoded():
             groups.setdefault(r["shop"], []).append(r)
@@ -90,7 +90,7 @@ class PurchaseHistory:
         }
 
     def seen(self) -> dict[str, dict[str, Any]]:
-        """State per account of the process: how many large purchases, and purchases per shop."""
+        """The process state per account: the number of large purchases, and the purchases per shop."""
         state: dict[str, dict[str, Any]] = {}
         for r in self.decoded():
             if r["account"] is None:
@@ -101,6 +101,6 @@ class PurchaseHistory:
         return state
 
     def large(self) -> list[tuple[str, int, int, int]]:
-        """(account, cents, partition, offset) of the large purchases, in order."""
+        """(account, cents, partition, offset) of each large purchase, sorted."""
         decoded = [r for r in self.decoded() if r["account"] is not None and r["cents"] >= LARGE]
         return sorted((r["account"], r["cents"], *r["place"]) for r in decoded)

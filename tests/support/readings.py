@@ -1,4 +1,4 @@
-"""A record with every type, operators with every kind, and plans made by hand."""
+"""A record with a field of every type, operators with every kind of state, and handmade plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Reading:
-    """One field of each type."""
+    """A record with a field of each type."""
 
     device: str
     at: datetime
@@ -45,7 +45,7 @@ class Reading:
 
 
 class Device(state.Keyed):
-    """Every kind, over most types."""
+    """A state with every kind, over most types."""
 
     readings: int = state.count()
     total: int | None = state.sum("count")
@@ -68,7 +68,7 @@ class Device(state.Keyed):
 
 
 class ByDay(state.Keyed):
-    """A composite key, one column of it nullable in the record."""
+    """A state with a composite key whose columns are nullable in the record."""
 
     readings: int = state.count()
     first_device: str | None = state.first("device")
@@ -95,7 +95,7 @@ def plan_of(
     handles: Mapping[str, StateHandle] | None = None,
     dead_letters: Mapping[str, StateHandle] | None = None,
 ) -> CheckpointPlan:
-    """A plan by hand, as the planner would freeze it."""
+    """Builds a plan without the planner, as the planner would store it."""
     schemas = made_for.schemas()
     return CheckpointPlan(
         pipeline=made_for.name,

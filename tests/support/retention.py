@@ -1,4 +1,4 @@
-"""Two worlds for retention, with the same verbs: dicts, and real Delta tables with a real store. No Spark in either."""
+"""Two pipelines for retention tests, without Spark: one in memory, one with real Delta tables and a real store."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process,
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
-from tidemark.coordinator.plans.restore_point import Beginning
+from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.states import Ended
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -61,14 +61,14 @@ class MemoryCache:
 
 
 class Account(state.Keyed):
-    """What is folded."""
+    """The state of the fold."""
 
     payments: int = state.count()
     total: int | None = state.sum("amount")
 
 
 class Count(state.Keyed):
-    """What the process remembers."""
+    """The state of the process."""
 
     payments: int = state.value(0)
 
@@ -83,14 +83,14 @@ class Paid:
 
 @dataclass(frozen=True)
 class Told:
-    """What is emitted."""
+    """The output of the process: the number of payments of the account so far."""
 
     account: str
     so_far: int
 
 
 def tell(account: str, payments: Iterator[Paid], count: Count) -> Iterator[Told]:
-    """One row per payment."""
+    """Emits a row per payment."""
     for _ in payments:
         count.payments += 1
         yield Told(account, count.payments)
@@ -116,11 +116,11 @@ OUTBOX = replace(
         ),
     ],
 )
-"""The whole: a fold, a process with a Delta sink, one with an outbox for Kafka; all of them have dead letters."""
+"""Every kind of table: a fold, a process with a Delta sink, one with an outbox for Kafka; all with dead letters."""
 
 
 class RetentionPipeline:
-    """The verbs over either world."""
+    """The operations that both pipelines share."""
 
     pipeline: Pipeline
     log: MemoryLog
@@ -132,28 +132,28 @@ class RetentionPipeline:
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
-        """A coordinator over its parts."""
+        """A coordinator over the parts of the pipeline."""
         raise NotImplementedError
 
     def pay(self, *accounts: str, amount: int = 1) -> None:
-        """One payment of each account; without a name it becomes a dead letter."""
+        """Appends a payment per account; an empty name makes it a dead letter."""
         for account in accounts:
             body: dict[str, object] = {"account": account, "amount": amount} if account else {"amount": amount}
             self.log.append(TopicPartition(TOPIC, 0), json.dumps(body).encode(), timestamp_ms=self.clock.now_ms())
 
     def checkpoint(self, *accounts: str, timeline: str | None = None) -> Checkpoint:
-        """Pays, and completes a checkpoint; time goes on by a second."""
+        """Advances the clock by a second, appends payments, and completes a checkpoint."""
         self.clock.advance(1000)
         self.pay(*accounts)
         loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=self.run, timeline=timeline)
         return loop.run_once(ASK).checkpoints[-1]
 
     def run(self, attempt: Any, crash: StepListener = ignore_step) -> Sealed:
-        """One attempt, up to its seal."""
+        """Executes an attempt up to its seal."""
         raise NotImplementedError
 
     def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
-        """Compacts the newest checkpoint down to the deepest level; whether there was anything to do."""
+        """Compacts the newest checkpoint to the deepest level. Returns False if there was nothing to compact."""
         raise NotImplementedError
 
     @property
@@ -165,23 +165,23 @@ class RetentionPipeline:
         return Recovery(coordinator=self.coordinator)
 
     def save(self, name: str, checkpoint: int | None = None, expires_at_ms: int | None = None) -> SavepointRecord:
-        """Names a checkpoint."""
+        """Creates a savepoint of a checkpoint, by default the newest."""
         asked = SavepointRequest(
             name=name, owner="test", origin=name, checkpoint=checkpoint, expires_at_ms=expires_at_ms
         )
         return self.savepoints.create(asked)
 
     def fork(self, name: str, checkpoint: int) -> None:
-        """Begins a timeline beside the live one."""
-        self.recovery.fork(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)), name)
+        """Starts a timeline at a checkpoint; the live timeline stays live."""
+        self.recovery.fork(RestorePoint(checkpoint=self.coordinator.checkpoint(checkpoint)), name)
 
     def restore(self, checkpoint: int) -> Closing:
-        """Begins a timeline in place of the live one."""
-        done = self.recovery.restore(Beginning(checkpoint=self.coordinator.checkpoint(checkpoint)))
+        """Starts a timeline at a checkpoint, which replaces the live one."""
+        done = self.recovery.restore(RestorePoint(checkpoint=self.coordinator.checkpoint(checkpoint)))
         return done.closing
 
     def promote(self, name: str) -> object:
-        """Makes a fork live."""
+        """Makes a fork the live timeline."""
         return Promotion(coordinator=self.coordinator).promote(name, discard=True)
 
     def end(self, name: str) -> Ended:
@@ -189,7 +189,7 @@ class RetentionPipeline:
         return Ending(coordinator=self.coordinator).close(name)
 
     def sweep(self, rule: Retention | None, grace_ms: int = 0, crash: StepListener = ignore_step) -> Swept:
-        """Releases and deletes."""
+        """Releases checkpoints and deletes their files."""
         c = replace(self.coordinator, listener=crash)
         return Sweeper(coordinator=c, files=self.files, rule=rule, grace_ms=grace_ms).sweep()
 
@@ -204,32 +204,32 @@ class RetentionPipeline:
         ).erase()
 
     def plan(self, rule: Retention | None) -> DeletionPlan:
-        """What a sweep would do."""
+        """The deletions that a sweep would make."""
         return plan(self.coordinator, self.files, rule)
 
     def rows(self, found: Checkpoint) -> dict[str, list[str]]:
-        """All stored rows that a checkpoint names, by uid and kind, in one order.
+        """All stored rows of a checkpoint, by uid and kind of table, sorted.
 
         Raises:
-            StoreError: a file or a version is gone.
+            StoreError: a file or a table version is missing.
         """
         handles = {f"{a.uid} {kind}": h for a in found.sealed.acks for kind, h in _handles(a)}
         return {name: sorted(map(repr, self.held(handle))) for name, handle in handles.items()}
 
     def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        """Stored rows of a handle."""
+        """The stored rows of a handle."""
         raise NotImplementedError
 
     def named(self, found: Checkpoint) -> set[str]:
-        """The data files that a checkpoint names, relative to the warehouse."""
+        """The data files of a checkpoint, relative to the warehouse."""
         return {p for a in found.sealed.acks for _, handle in _handles(a) for s in handle for p in self.of_version(s)}
 
     def of_version(self, segment: Segment) -> list[str]:
-        """The data files of a segment, found without the product's registry."""
+        """The data files of a segment. On disk they come from a replay of the Delta log, without product code."""
         raise NotImplementedError
 
     def readable(self, found: Checkpoint) -> bool:
-        """Whether all of a checkpoint can be read."""
+        """Whether all rows of a checkpoint can be read."""
         try:
             self.rows(found)
         except (StoreError, OSError, DeltaError):
@@ -237,7 +237,7 @@ class RetentionPipeline:
         return True
 
     def data(self) -> set[str]:
-        """Data files that there are."""
+        """All data files that exist."""
         return {
             f.path for f in self.files.files(PIPELINE.name) if f.path.endswith(".parquet") and "_delta" not in f.path
         }
@@ -249,7 +249,7 @@ def _handles(ack: Any) -> list[tuple[str, StateHandle]]:
 
 @dataclass
 class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
-    """In dicts."""
+    """A pipeline whose store and tables are dicts."""
 
     pipeline: Pipeline = PIPELINE
     store: Any = field(default_factory=MemoryStore, kw_only=True)
@@ -272,7 +272,7 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
         return self.checkpoint_job(self.compute_of(self.pipeline), crash, max_dead_letters=1.0).execute(attempt)
 
     def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
-        """Compacts the newest checkpoint of a timeline down to the deepest level."""
+        """Compacts the newest checkpoint of a timeline to the deepest level."""
         newest = next(self.coordinator.checkpoints(timeline), None)
         if newest is None or not newest.handles[uid]:
             return False
@@ -287,7 +287,7 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
 
 
 class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
-    """Real Delta tables and a real store."""
+    """A pipeline with real Delta tables and a real store."""
 
     def __init__(self, root: Path, pipeline: Pipeline = PIPELINE) -> None:
         super().__init__(root=root, pipeline=pipeline, topic=TOPIC, partitions=1)
@@ -310,11 +310,11 @@ class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
             self.crash = before
 
     def merge(self, uid: str = "accounts", timeline: str | None = None) -> bool:
-        """Compacts the newest checkpoint of the live timeline down to the deepest level."""
+        """Compacts the newest checkpoint of the live timeline to the deepest level."""
         return self.compact(uid, full=True)
 
     def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        # deltalake by itself says which files a version has; nothing of the product's reading is used.
+        # deltalake lists the files of a version, without the product's readers.
         found: list[Mapping[str, Any]] = []
         for s in handle:
             table = DeltaTable(str(self.root / s.path), version=s.version)
@@ -324,7 +324,7 @@ class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
         return found
 
     def of_version(self, segment: Segment) -> list[str]:
-        # A plain replay of the log's JSON, which shares nothing with the product.
+        # Replays the JSON of the Delta log, without product code.
         live: dict[str, int] = {}
         folder = self.root / segment.path / "_delta_log"
         trimmed = [v for v in range(segment.version + 1) if (folder / f"{v:020d}.checkpoint.parquet").is_file()]

@@ -1,4 +1,4 @@
-"""moto's S3 server in this process, behind a proxy that makes faults; real HTTP on ports of its own."""
+"""Runs moto's S3 server in this process, behind a proxy that injects faults, over real HTTP on free ports."""
 
 import logging
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ SECRETS = [value for name, value in CREDENTIALS.items() if "KEY" in name]
 
 @dataclass(frozen=True)
 class S3Server:
-    """A running store.
+    """A running S3 server.
 
     Attributes:
-        address: its own, without faults.
-        proxy: what stands before it.
-        client: of the test's own, past the proxy.
+        address: the address of the server itself, without faults.
+        proxy: the proxy in front of it.
+        client: a client for the test, which bypasses the proxy.
     """
 
     address: str
@@ -32,30 +32,30 @@ class S3Server:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a command's environment needs to reach it, through the proxy."""
+        """The environment variables with which a command reaches the server through the proxy."""
         return CREDENTIALS | {"TIDEMARK_S3_ENDPOINT": self.proxy.address}
 
     def make_bucket(self, name: str) -> "Bucket":
-        """A new bucket."""
+        """Creates a bucket."""
         self.client.create_bucket(Bucket=name)
         return Bucket(self, name)
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket, as the test sees it: objects by key."""
+    """A bucket that the test accesses directly, without the proxy."""
 
     server: S3Server
     name: str
 
     def objects(self, below: str = "") -> dict[str, bytes]:
-        """All objects below a prefix, which is cut off."""
+        """All objects below a prefix, by key without the prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=below)
         keys = [found["Key"] for page in pages for found in page.get("Contents", ())]
         return {key.removeprefix(below): self._read(key) for key in keys}
 
     def put(self, key: str, body: bytes) -> None:
-        """Writes an object, or replaces it."""
+        """Writes or replaces an object."""
         self._client.put_object(Bucket=self.name, Key=key, Body=body)
 
     def remove(self, key: str) -> None:
@@ -73,11 +73,11 @@ class Bucket:
 
 @contextmanager
 def running_server() -> Iterator[S3Server]:
-    """A store without buckets; stopped afterwards, with its proxy."""
+    """Runs a server without buckets, and its proxy, for the duration of the block."""
     import boto3
     from moto.server import ThreadedMotoServer
 
-    # It tells every request.
+    # werkzeug logs every request at a lower level.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()

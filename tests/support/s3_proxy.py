@@ -1,4 +1,4 @@
-"""An HTTP proxy before a store: it drops replies, answers errors, alters requests, as a test's rule says."""
+"""An HTTP proxy in front of a store: it drops replies, returns errors and alters requests, by a rule of the test."""
 
 import http.client
 import re
@@ -12,20 +12,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CODES = {400: "BadRequest", 403: "AccessDenied", 409: "ConditionalRequestConflict", 503: "SlowDown"}
-"""What S3 calls a status."""
+"""S3 error codes by HTTP status."""
 _TIMEOUT = 30
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
 @dataclass
 class S3Request:
-    """One request of a client.
+    """A request of a client.
 
     Attributes:
         method: such as PUT.
-        path: with its query.
-        headers: by name in lower case; a rule may change them.
-        body: a rule may change it.
+        path: the path with its query.
+        headers: values by lower-case name; a rule may change them.
+        body: the payload; a rule may change it.
     """
 
     method: str
@@ -35,35 +35,35 @@ class S3Request:
 
 
 class Fault(Enum):
-    """What becomes of a request."""
+    """A fault that a rule injects into a request."""
 
     DROP_REPLY = auto()
-    """The store does it; the client's connection is closed."""
+    """The store executes the request; the proxy closes the connection without a reply."""
     CUT_BODY = auto()
-    """The reply breaks off in its middle."""
+    """The proxy sends only the first half of the reply's body."""
     NOT_SENT = auto()
-    """The connection is closed before the store hears of it."""
+    """The proxy closes the connection without sending the request to the store."""
 
 
 Rule = Callable[[S3Request], Fault | int | bytes | None]
-"""A fault, the status of an error or the body of a 200 that the proxy answers by itself, or None: as it should be."""
+"""Returns a fault, the status of an error, the body of a 200 that the proxy returns itself, or None for no fault."""
 
 
 def is_put(request: S3Request, name: str) -> bool:
-    """Whether a request puts the object whose key ends so."""
+    """Whether a request puts an object whose key ends with `name`."""
     return request.method == "PUT" and request.path.partition("?")[0].endswith(name)
 
 
 @dataclass
 class Times:
-    """A rule that holds for some number of the requests that fit, and no longer.
+    """A rule that injects a fault into the first few matching requests.
 
     Attributes:
-        fault: what becomes of them.
-        left: how many still.
-        method: those that fit: pattern of the method.
-        path: pattern of the path.
-        met: how many it was.
+        fault: the fault to inject.
+        left: number of faults that are still to be injected.
+        method: pattern that the whole method must match.
+        path: pattern that a part of the path must match.
+        met: number of injected faults.
     """
 
     fault: Fault | int
@@ -84,23 +84,23 @@ class Times:
 
 
 class _Listening(ThreadingHTTPServer):
-    """Replies may still be under way when a test ends: their threads are waited for."""
+    """A server that waits for its threads when it closes, because a test may end while replies are being sent."""
 
     daemon_threads = False
     request_queue_size = 128
-    """Of the five that Python leaves room for, a race of eight writers needs more."""
+    """Python's default backlog of five is too short for a race of eight writers."""
 
 
 class S3Proxy:
-    """Runs while a `with` block lasts; `rule` may be set at any time.
+    """Runs for the duration of a `with` block. Set `rule` at any time.
 
-    Conditional puts are passed on one by one: moto looks whether there is an object before it writes, and lets two of
-    them win in between, which no store does that `doctor` lets pass.
+    The proxy forwards conditional puts one at a time. moto checks whether the object exists before it writes, so of two
+    concurrent puts both could win. `doctor` rejects a store that does this.
 
     Attributes:
-        code: what errors of its own call themselves, where it is not what S3 calls their status.
-        hidden: keys that listings leave out.
-        pace: bytes per second of replies' bodies; None = as fast as may be.
+        code: S3 code of the errors that the proxy returns; None = the code of their status.
+        hidden: pattern of keys that listings omit.
+        pace: bytes per second of reply bodies; None = no limit.
         requests: method and path of all requests, in order of arrival.
     """
 
@@ -117,11 +117,11 @@ class S3Proxy:
 
     @property
     def address(self) -> str:
-        """Its base URL."""
+        """The base URL of the proxy."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def reset(self) -> None:
-        """Everything is as it should be."""
+        """Removes the rule and all other settings, and forgets the requests."""
         self.rule, self.code, self.hidden, self.pace = _as_it_should_be, None, None, None
         self.requests.clear()
 
@@ -194,7 +194,7 @@ class S3Proxy:
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass
 
             def log_message(self, *_: Any) -> None:  # noqa: ANN401
-                """Says nothing."""
+                """Logs nothing."""
 
         return Handler
 
@@ -204,12 +204,12 @@ def _as_it_should_be(request: S3Request) -> None:
 
 
 def strips_conditions(request: S3Request) -> None:
-    """A rule: what stands before the store does not know conditional puts."""
+    """A rule that imitates a gateway in front of the store that ignores the conditions of puts."""
     request.headers.pop("if-none-match", None)
 
 
 def _without(listing: bytes, hidden: re.Pattern[str]) -> bytes:
-    """A listing without some of its keys."""
+    """Removes the hidden keys from a listing."""
     parts = re.split(rb"(<Contents>.*?</Contents>)", listing, flags=re.DOTALL)
     return b"".join(part for part in parts if not (part.startswith(b"<Contents>") and hidden.search(part.decode())))
 

@@ -1,4 +1,4 @@
-"""Sales from a seed, and what is remembered of them: plain Python, no project code."""
+"""Generates sales from a seed, and computes the expected state of them without product code."""
 
 import json
 import random
@@ -13,7 +13,7 @@ ACCOUNTS = (None, "", "ann", "bob", "c/d", "ünal", "e\"f'g")
 
 @dataclass
 class Sales:
-    """Records by partition, in the order in which they are sent, and the oracle over any prefix of them."""
+    """The records of each partition in order, and an oracle for any prefix of them."""
 
     seed: int
     partitions: int = 2
@@ -24,7 +24,7 @@ class Sales:
         self._second = 0
 
     def more(self, count: int) -> list[tuple[int, bytes, int]]:
-        """(partition, value, timestamp in ms) of the next records, in ascending time."""
+        """Generates the next records as (partition, value, timestamp in ms), in ascending order of time."""
         made = []
         for _ in range(count):
             partition = self._chance.randrange(self.partitions)
@@ -48,7 +48,7 @@ class Sales:
         }
 
     def upto(self, ends: dict[int, int]) -> list[dict[str, Any]]:
-        """The records below the end offsets of partitions, in (event time, partition, offset) order."""
+        """The records below the end offset of each partition, in (event time, partition, offset) order."""
         placed = [
             (sale["at"], partition, offset, sale)
             for partition, end in ends.items()
@@ -57,7 +57,7 @@ class Sales:
         return [sale for *_, sale in sorted(placed, key=lambda p: p[:3])]
 
     def accounts(self, ends: dict[int, int]) -> dict[str, dict[str, Any]]:
-        """State per account, as the JSON of the command line tells it."""
+        """The state per account, as in the JSON output of the command line."""
         state: dict[str, dict[str, Any]] = {}
         for sale in self.upto(ends):
             if sale["account"] is None:
@@ -69,7 +69,7 @@ class Sales:
         return {k: v | {"shops": sorted(v["shops"])} for k, v in state.items()}
 
     def tills(self, ends: dict[int, int]) -> dict[tuple[str, int, str], dict[str, Any]]:
-        """State per shop, till and day."""
+        """The state per shop, till and day."""
         state: dict[tuple[str, int, str], dict[str, Any]] = {}
         for sale in self.upto(ends):
             now = state.setdefault((sale["shop"], sale["till"], sale["day"]), {"sales": 0, "total": Decimal()})

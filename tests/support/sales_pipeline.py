@@ -1,4 +1,4 @@
-"""A warehouse of sales that no Spark wrote, the command that works on it, and the oracle: what tests of verbs fill."""
+"""A pipeline of sales without Spark: its warehouse, the command line on it, and the oracle."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ DECLARATION = PIPELINES / "till.py"
 
 @dataclass
 class SalesPipeline:
-    """A pipeline's warehouse, and the oracle.
+    """The warehouse of a pipeline, the command line on it, and the oracle.
 
     Attributes:
         made: checkpoints by id.
@@ -29,7 +29,7 @@ class SalesPipeline:
 
     @classmethod
     def opened(cls, folder: Path, pipeline: str = "till", seed: int = SEED) -> Self:
-        """A shop that has sold nothing yet; neither Kafka nor Spark is there."""
+        """Opens a pipeline without records; the addresses of Kafka and Spark are unreachable."""
         tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
         tidemark.declare(PIPELINES / f"{pipeline}.py", topic="sales")
         line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline(pipeline), "sales")
@@ -40,26 +40,26 @@ class SalesPipeline:
         self.line.send(self.sales.more(count))
 
     def checkpoint(self, count: int = 20) -> None:
-        """Sells, and completes a checkpoint of it."""
+        """Sends sales, and completes a checkpoint over them."""
         self.sell(count)
         found = self.line.checkpoint()
         self.made[found.id] = found
 
     def checkpoints(self, count: int, compact_every: int | None = None) -> None:
-        """Several checkpoints; all accounts are compacted behind each one whose number this divides."""
+        """Completes `count` checkpoints, and compacts the accounts after every `compact_every` of them."""
         for number in range(1, count + 1):
             self.checkpoint()
             if compact_every is not None and number % compact_every == 0:
                 self.line.compact("accounts", full=True)
 
     def ends(self, checkpoint: int) -> dict[int, int]:
-        """End offset of each partition."""
+        """The end offset of each partition at a checkpoint."""
         return {tp.partition: r.end for tp, r in self.made[checkpoint].plan.ranges.items()}
 
     def states(self, checkpoint: int) -> dict[str, dict[str, Any]]:
-        """State per account, by plain Python; `_changed` left out."""
+        """The expected state per account at a checkpoint, without `_changed`."""
         return self.sales.accounts(self.ends(checkpoint))
 
     def accounts(self, checkpoint: int) -> dict[str, int]:
-        """Sales per account."""
+        """The expected number of sales per account at a checkpoint."""
         return {account: state["sales"] for account, state in self.states(checkpoint).items()}

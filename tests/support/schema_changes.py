@@ -1,4 +1,4 @@
-"""Every change of a declaration that the documentation's table answers: pairs of stored schemas, old and new."""
+"""Every change of a declaration in the table of the documentation, as a pair of the old and the new stored schema."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ TYPES: dict[str, FieldType] = {
 
 
 class FieldOptions(TypedDict, total=False):
-    """Options of a field besides its kind, name and type."""
+    """Options of a field in addition to its kind, name and type."""
 
     source: str
     others: tuple[tuple[str, FieldType], ...]
@@ -58,7 +58,7 @@ class FieldOptions(TypedDict, total=False):
 
 
 class SchemaOptions(TypedDict, total=False):
-    """Options of an operator besides its fields."""
+    """Options of an operator in addition to its fields."""
 
     keys: tuple[KeyColumn, ...]
     kind: OperatorKind
@@ -69,7 +69,7 @@ class SchemaOptions(TypedDict, total=False):
 
 
 def field(kind: str, name: str = "f", over: FieldType = INT, **more: Unpack[FieldOptions]) -> StoredField:
-    """A field as binding makes it."""
+    """A stored field, as binding a declaration creates it."""
     of = over
     if kind in ("mean", "stddev"):
         of = FieldType("float")
@@ -94,7 +94,7 @@ def process(*fields: StoredField, **more: Unpack[SchemaOptions]) -> OperatorSche
 
 
 def alone(kind: str, over: FieldType = INT, **more: Unpack[FieldOptions]) -> OperatorSchema:
-    """An operator with one field."""
+    """An operator with a single field."""
     return (process if kind in PROCESS_KINDS else fold)(field(kind, over=over, **more))
 
 
@@ -104,7 +104,7 @@ def every(days: int, *, visibility: Visibility = "never_return_expired", clock: 
 
 @dataclass(frozen=True)
 class Change:
-    """Old and new, made when asked for."""
+    """The stored schema before and after a change."""
 
     old: OperatorSchema
     new: OperatorSchema
@@ -121,7 +121,7 @@ LOGICAL = fold(field("sum", ttl=every(1, clock="logical_time")), clock="logical_
 
 
 def aggregate(partial: str) -> OperatorSchema:
-    """An aggregate of an author's own."""
+    """A fold with a custom aggregate."""
     made = Aggregate(accumulators=(("a", INT),), partial=(partial,), merge=("sum(a)",), finish="a")
     return fold(field("aggregate", aggregate=made))
 
@@ -193,4 +193,4 @@ CHANGES = _rows(
     field_of_the_record_in_place_of_a_joined_one=lambda: (fold(JOINED, joins=(BY_X,)), fold(JOINED)),
     fold_to_process=lambda: (fold(field("list")), process(field("list_of_values"))),
 )
-"""By the words of the documentation's table."""
+"""Changes by their wording in the table of the documentation."""

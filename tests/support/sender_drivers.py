@@ -1,4 +1,4 @@
-"""What the contract suite of the port `Sender` needs of an implementation: topics with limits, and what arrived."""
+"""Drivers for the contract suite of the port `Sender`: they create topics with limits, and read the sent records."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from tidemark.ports import Sender
 from tidemark.testing.twin.memory import MemorySender
 
 Arrived = tuple[bytes | None, bytes, str]
-"""Key, value and id."""
+"""The key, value and id of a record."""
 
 
 class SenderDriver(Protocol):
@@ -19,20 +19,20 @@ class SenderDriver(Protocol):
     sender: Sender
 
     def make(self, largest: int | None = None, partitions: int = 1) -> str:
-        """A fresh topic, which refuses records larger than a number of bytes."""
+        """Creates a topic that refuses records of more than `largest` bytes."""
 
     def allow(self, topic: str, largest: int) -> None:
-        """Makes the topic take larger records."""
+        """Raises the size limit of a topic to `largest` bytes."""
 
     def delete(self, topic: str) -> None:
         """Deletes a topic."""
 
     def arrived(self, topic: str) -> list[Arrived]:
-        """What is in a topic: partition after partition, in order."""
+        """The records in a topic, ordered by partition and offset."""
 
 
 class MemorySenderDriver:
-    """The twin."""
+    """Drives the in-memory twin."""
 
     def __init__(self) -> None:
         self.twin = MemorySender()
@@ -58,7 +58,7 @@ class MemorySenderDriver:
 
 
 class KafkaSenderDriver:
-    """The producer on a real broker."""
+    """Drives the producer on a real broker."""
 
     def __init__(self, topics: Topics) -> None:
         self.topics = topics
@@ -72,7 +72,7 @@ class KafkaSenderDriver:
         return topic
 
     def watch(self, topic: str, partitions: int) -> None:
-        """Lets `arrived` read a topic that was made elsewhere."""
+        """Registers a topic that was created elsewhere, so that `arrived` can read it."""
         self._partitions[topic] = partitions
 
     def allow(self, topic: str, largest: int) -> None:

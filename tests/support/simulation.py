@@ -1,4 +1,4 @@
-"""The world that actors share: a store and tables whose operations interleave and fail, a log that grows."""
+"""The cluster that simulated actors share: a store and tables whose operations interleave and fail, a growing log."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ PARTITIONS = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
 
 class Account(state.Keyed):
-    """What the oracle knows too: how many, how much, and which was last."""
+    """A state that the oracle also computes: count, sum and last amount."""
 
     payments: int = state.count()
     total: int | None = state.sum("amount")
@@ -45,7 +45,7 @@ class Account(state.Keyed):
 
 
 class Declared(Pipeline):
-    """A pipeline that binds its schemas once, because thousands of schedules ask for them."""
+    """A pipeline that caches its schemas, because thousands of schedules read them."""
 
     @cached_property
     def _bound(self) -> dict[str, OperatorSchema]:
@@ -70,14 +70,14 @@ OTHER_CODE = replace(PIPELINE, max_dead_letters=0.99)
 
 
 class SimulatedStore:
-    """A store whose every operation is a point of choice and may fail. Nobody erases here: see `SteppedStore`."""
+    """A store whose operations yield to the scheduler and may fail. No actor erases keys; see `SteppedStore`."""
 
     def __init__(self, world: "SimulatedCluster") -> None:
         self._world = world
         self._inner = FaultyStore(MemoryStore(world.objects), self._choose)
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
-        assert not is_of_erasures(key), f"somebody erases: {key}"
+        assert not is_of_erasures(key), f"unexpected erasure: {key}"
         self._world.scheduler.pause(f"put {key}")
         return self._inner.put_if_absent(key, body)
 
@@ -106,7 +106,7 @@ _PUT_FAULTS = ((Fault.LOST_REPLY, 0.03), (Fault.LOST_REQUEST, 0.05), (Fault.REFU
 
 
 class SimulatedTables(MemoryTables):
-    """Tables whose steps interleave; they watch that no stale attempt commits on what it read when it was stale."""
+    """Tables whose steps interleave. They report a commit on a version that was read after the attempt was revoked."""
 
     def __init__(self, world: "SimulatedCluster") -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class SimulatedTables(MemoryTables):
 
 
 class SimulatedCluster(MemoryPipeline):
-    """One schedule's universe, made from a seed."""
+    """The cluster of one schedule, generated from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -169,7 +169,7 @@ class SimulatedCluster(MemoryPipeline):
                 self.log.skip(tp)
 
     def is_revoked(self, fence: Fence) -> bool:
-        """Whether an attempt is revoked at this very moment; looks past the store, so that nobody goes on."""
+        """Whether an attempt is revoked now. Reads the objects directly, so that no other actor runs meanwhile."""
         if not isinstance(fence, CommitGap):
             return False
         attempt = fence.attempt
@@ -177,13 +177,13 @@ class SimulatedCluster(MemoryPipeline):
         return raw is not None and b'"kind":"revoked"' in raw
 
     def look_at(self, promoted: Closing) -> None:
-        """Nothing that the closed timeline had read may be lost; looks past the store, so that nobody goes on."""
+        """Checks that a promote loses no records. Reads the objects directly, so that no other actor runs meanwhile."""
         old, new = (self._ends(name) for name in (promoted.timeline, promoted.successor))
         if any(new.get(tp, 0) < end for tp, end in old.items()):
             self.complaints.append(f"I1: {promoted.successor} was promoted at {new}, {promoted.timeline} had {old}")
 
     def look_at_interval(self, made: Checkpoint, end: datetime) -> None:
-        """What a DAG run left as its last checkpoint covers its interval, however many came before it."""
+        """Checks that the last checkpoint of a DAG run covers the interval of the run."""
         if made.covered_until_ms is None or made.covered_until_ms < end.timestamp() * 1000:
             self.complaints.append(f"E5: {made.plan.slot} ended a DAG run up to {end}, covered {made.covered_until_ms}")
 
@@ -196,7 +196,7 @@ class SimulatedCluster(MemoryPipeline):
         return ends
 
     def between(self) -> None:
-        """What the outside world does between two steps."""
+        """Randomly appends a record or advances the clock, between two steps."""
         dice = self.rng.random()
         if dice < 0.03:
             self.produce(1)

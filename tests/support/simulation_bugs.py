@@ -1,4 +1,4 @@
-"""Bugs that the simulation must find: each switches one rule of the protocol off."""
+"""Bugs that the simulation must find; each switches off one rule of the protocol."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -40,18 +40,18 @@ from tidemark.testing.twin.tables import MemoryTables, MemoryTableVersion
 
 
 class _Blind:
-    """A fence that asks nobody."""
+    """A fence that does not consult the real fence."""
 
     def __init__(self, fence: Fence) -> None:
         self.fence = fence
 
     def check(self) -> None:
-        """Holds always."""
+        """Always passes."""
 
 
 @contextmanager
 def drop_the_check() -> Iterator[None]:
-    """A commit does not ask the fence behind the read of the version."""
+    """A commit does not check the fence after reading the table version."""
     settled = MemoryTables.commit
 
     def commit(self: MemoryTables, request: CommitRequest, fence: Fence) -> Committed:
@@ -63,7 +63,7 @@ def drop_the_check() -> Iterator[None]:
 
 @contextmanager
 def check_before_the_version() -> Iterator[None]:
-    """A commit asks the fence first and reads the version afterwards."""
+    """A commit checks the fence before it reads the table version, not after."""
     settled = MemoryTables.commit
 
     def commit(self: MemoryTables, request: CommitRequest, fence: Fence) -> Committed:
@@ -76,7 +76,7 @@ def check_before_the_version() -> Iterator[None]:
 
 @contextmanager
 def reuse_an_attempt() -> Iterator[None]:
-    """A re-run takes the number of the attempt that it found, instead of revoking it."""
+    """A re-run reuses the number of the attempt that it found, instead of revoking that attempt."""
     begin = Attempts.begin
 
     def reused(self: Attempts, plan: CheckpointPlan, deadline_ms: int | None = None) -> OwnedAttempt | PlanState:
@@ -91,7 +91,7 @@ def reuse_an_attempt() -> Iterator[None]:
 
 @contextmanager
 def publish_what_was_revoked() -> Iterator[None]:
-    """An attempt that loses its outcome key goes on as if it had won, and publishes what it has."""
+    """An attempt that loses the race for its outcome key publishes its checkpoint as if it had won."""
 
     def seal(self: OwnedAttempt, sealed: Sealed) -> None:
         outcome = Outcome(
@@ -115,7 +115,7 @@ def publish_what_was_revoked() -> Iterator[None]:
 
 @contextmanager
 def keep_orphans() -> Iterator[None]:
-    """A commit adds its files to whatever is live, instead of to the parent segment."""
+    """A commit adds its files to the newest version's live files, instead of to the parent segment."""
 
     def live_after(self: MemoryTables, request: CommitRequest) -> dict[str, LiveFile]:
         history = self.tables.get(request.table)
@@ -130,7 +130,7 @@ def keep_orphans() -> Iterator[None]:
 
 @contextmanager
 def rebase() -> Iterator[None]:
-    """A commit that finds a newer version applies its actions on top of that, as Delta's own writers do."""
+    """A commit that finds a newer version applies its actions on top of it, as Delta's own writers do."""
     made_by, compare = MemoryTables._version, MemoryTables._compare_and_set
 
     def settled(self: MemoryTables, request: CommitRequest, version: int, made: MemoryTableVersion) -> bool:
@@ -146,7 +146,7 @@ def rebase() -> Iterator[None]:
         added = {path: f for path, f in made.live.items() if path not in before}
         live = {path: f for path, f in history[-1].live.items() if path not in removed} | added
         commit = made_by(self, request, len(history)).commit
-        # What the caller learns is the version that it landed on.
+        # The caller receives the version that the commit created.
         object.__setattr__(made, "live", live)
         object.__setattr__(made, "commit", commit)
         return compare(self, request.table, len(history) - 1, made)
@@ -157,7 +157,7 @@ def rebase() -> Iterator[None]:
 
 @contextmanager
 def abort_is_not_final() -> Iterator[None]:
-    """An abort revokes as any attempt does, then writes its record."""
+    """An abort revokes the attempt like a re-run does, and only then writes its record."""
 
     def abort(self: Attempts, plan: CheckpointPlan, failure: Failure) -> PlanState:
         while isinstance(found := self.state(plan), OpenPlan):
@@ -186,7 +186,7 @@ def abort_is_not_final() -> Iterator[None]:
 
 @contextmanager
 def adopt_whatever_there_is() -> Iterator[None]:
-    """A plan takes the newest compaction of the uid, whichever timeline it read and however far it reached."""
+    """A plan adopts the newest compaction of the uid, regardless of its timeline and the checkpoints that it merged."""
 
     def adopted(
         self: InputPlanner, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
@@ -205,7 +205,7 @@ def adopt_whatever_there_is() -> Iterator[None]:
 
 @contextmanager
 def unknown_means_won() -> Iterator[None]:
-    """A put whose reply was lost counts as done, without a look."""
+    """A put whose reply was lost counts as won, without a check."""
 
     def put(self: Objects, key: str, value: object) -> PutOutcome:
         try:
@@ -219,14 +219,14 @@ def unknown_means_won() -> Iterator[None]:
 
 @contextmanager
 def promote_without_another_look() -> Iterator[None]:
-    """A promote that loses the slot to a checkpoint takes the next one, with what it had compared before."""
+    """A promote that loses its slot to a checkpoint takes the next slot without comparing the timelines again."""
 
     def promote(
         self: Promotion, name: str, *, discard: bool = False, send: bool = False
     ) -> Promoted | PromotionBlocked | Superseded:
         c = self.coordinator
         live, fork = c.head(), c.head(name)
-        found = self.compared(live, fork)
+        found = self.compare(live, fork)
         if found.left:
             return PromotionBlocked(timeline=name, lacking=found.left)
         closing = found.closing
@@ -242,7 +242,7 @@ def promote_without_another_look() -> Iterator[None]:
 
 @contextmanager
 def void_counts_as_complete() -> Iterator[None]:
-    """A sealed attempt whose slot a restore took says that it is published."""
+    """A sealed attempt reports that it is published, although a restore took its slot."""
     publish = Publisher.publish
 
     def published(self: Publisher, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
@@ -257,14 +257,14 @@ def void_counts_as_complete() -> Iterator[None]:
 
 @contextmanager
 def promote_without_a_claim() -> Iterator[None]:
-    """A promote does not say ahead which place it takes: an end of the same fork sees nothing of it."""
+    """A promote does not claim its slot first, so closing the same fork cannot detect it."""
     with patch.object(PromotionClaims, "claim", lambda self, timeline, closes, sequence: True):
         yield
 
 
 @contextmanager
 def fold_stops_at_any_seal() -> Iterator[None]:
-    """A fold takes the first plan that it seals for the one that covers the interval."""
+    """A fold stops at the first plan that it seals, as if that plan covered the interval."""
     with patch.object(loop, "_is_folded", lambda state, request: isinstance(state, SealedPlan)):
         yield
 
@@ -284,4 +284,4 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "fold-stops-at-any-seal": fold_stops_at_any_seal,
     "void-counts-as-complete": void_counts_as_complete,
 }
-"""By name."""
+"""Planted bugs by name."""

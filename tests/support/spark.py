@@ -1,4 +1,4 @@
-"""One script through the memory twin and through Spark: the same log and coordinator, another engine and tables."""
+"""Runs one script on the in-memory twin and on Spark: the same log and coordinator, different engines and tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ _RAW = pa.schema(
 
 @dataclass
 class FrameCompute:
-    """The Spark engine over records of a `MemoryLog`, which come as Spark's Kafka source would give them."""
+    """The Spark engine on records of a `MemoryLog`, in the columns of Spark's Kafka source."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -86,7 +86,7 @@ class FrameCompute:
 
 @dataclass
 class TwinPipeline(MemoryPipeline):
-    """A pipeline whose engine is the memory twin; see `SparkPipeline`."""
+    """A pipeline whose engine is the in-memory twin; see `SparkPipeline`."""
 
     pipeline: Pipeline
     partitions: int = 2
@@ -103,11 +103,11 @@ class TwinPipeline(MemoryPipeline):
         return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, parallelism=self.parallelism)
 
     def send(self, record: object) -> None:
-        """Sends a record, which the next checkpoint reads."""
+        """Sends a record, for the next checkpoint to read."""
         self._feed.send(record, self.clock.now_ms())
 
     def checkpoint(self, records: Iterable[object]) -> Checkpoint:
-        """Sends records, and completes a checkpoint over them."""
+        """Sends records and completes a checkpoint over them."""
         for record in records:
             self.send(record)
 
@@ -118,21 +118,21 @@ class TwinPipeline(MemoryPipeline):
         return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
-        """Resolved rows in order of keys."""
+        """The resolved rows, ordered by key."""
         return [row for _, row in sorted(self.compute.resolve(checkpoint, uid).items())]
 
     def compacted(self, uid: str, checkpoint: Checkpoint, *, deepest: bool) -> list[str]:
-        """What a compaction of everything writes."""
+        """The rows that a compaction of the whole state writes."""
         schema, rows = checkpoint.plan.schemas[uid], self._rows(checkpoint.handles[uid])
         made = compact_rows(schema, rows, checkpoint.now, deepest=deepest)
         return _shown(pa.Table.from_pylist(made, schema=arrow_schema(run_columns(schema))).to_pylist())
 
     def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
-        """Rows of the sink, in order of positions."""
+        """The rows of the sink, ordered by position."""
         return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_n"))
 
     def letters(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
-        """Dead letters, in order of positions."""
+        """The dead letters, ordered by position."""
         ack = checkpoint.ack(uid)
         assert ack is not None
         return _placed(self._rows(ack.dead_letters), ("topic", "partition", "offset", "reason"))
@@ -143,7 +143,7 @@ class TwinPipeline(MemoryPipeline):
 
 @dataclass
 class SparkPipeline(TwinPipeline):
-    """The same on Spark, with tables on disk; every state is read by Spark and by DuckDB, which must agree."""
+    """A pipeline on Spark with tables on disk. Spark and DuckDB both read every state, and must agree."""
 
     spark: Any = None
     root: Path = Path()
@@ -188,7 +188,7 @@ class SparkPipeline(TwinPipeline):
         schema, handle = checkpoint.plan.schemas[uid], checkpoint.handles[uid]
         if not handle:
             return []
-        rows = warehouse_of(self.spark, self.root).stored(schema, handle)
+        rows = warehouse_of(self.spark, self.root).stored_rows(schema, handle)
         made = by_spark(self.spark, rows, schema, checkpoint.now, deepest=deepest).toArrow()
         return _shown(made.cast(arrow_schema(run_columns(schema))).to_pylist())
 
@@ -198,7 +198,7 @@ class SparkPipeline(TwinPipeline):
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows as text, in one order; a list without elements is the same as none."""
+    """The rows as sorted text. Empty lists count as null."""
     return sorted(repr({k: v for k, v in row.items() if v not in (None, [])}) for row in rows)
 
 

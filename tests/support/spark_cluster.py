@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of child processes, started by the commands of docker-compose.yaml, on 127.0.0.1."""
+"""A Spark standalone cluster of child processes on 127.0.0.1, started with the commands of docker-compose.yaml."""
 
 import os
 import re
@@ -17,22 +17,22 @@ from tests.support.compose import example
 from tests.support.java_options import ONE_COMPILER
 
 PATIENCE = 60.0
-"""Seconds until a master listens, and until its workers have registered."""
+"""Seconds that a master may take to listen, and a worker to register."""
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
 QUICK_JAVA = f"{ONE_COMPILER} -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""For a Spark that ends soon: a collector with threads of its own would cost more than it saves, too; and a tenth of
-its processor time would go into the verification of bytecode."""
+"""For Spark processes that end soon: a collector with its own threads would cost more than it saves, and bytecode
+verification would take a tenth of the processor time."""
 
 
 @contextmanager
 def standalone(folder: Path, workers: int, path: str = PATH) -> Iterator[str]:
-    """The address (`spark://...`) of a cluster with so many workers, of one core and 512 MB each.
+    """Runs a cluster for the duration of the block and yields its address (`spark://...`).
 
     Args:
-        folder: of logs and of the workers' files.
-        workers: how many.
-        path: their `PYTHONPATH`, where executors find Python code by themselves.
+        folder: folder for logs and the workers' files.
+        workers: number of workers, each with one core and 512 MB.
+        path: `PYTHONPATH` of the daemons, where executors find Python code.
     """
     with ExitStack() as stack:
         listen = {"--host": LOOPBACK, "--port": "0", "--webui-port": "0"}
@@ -50,7 +50,7 @@ def standalone(folder: Path, workers: int, path: str = PATH) -> Iterator[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What daemons, executors and drivers run with: this Python, this checkout, no surrounding Spark's variables."""
+    """The environment of daemons, executors and drivers: this Python and checkout, no inherited Spark variables."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     conf = folder / "conf"
     conf.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def connect_server(folder: Path, master: str) -> Iterator[str]:
-    """The address (`sc://...`) of a Connect server on a cluster, configured as the one of docker-compose.yaml."""
+    """Runs a Connect server on a cluster, configured as in docker-compose.yaml, and yields its address (`sc://...`)."""
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
         port = free.getsockname()[1]
@@ -105,13 +105,13 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
 
 
 def _command(service: str, options: Mapping[str, str]) -> list[str]:
-    """A service of docker-compose.yaml, as a process of this machine."""
+    """The command that runs a service of docker-compose.yaml as a process of this machine."""
     return example().process(service, find_spark_home(), options)
 
 
 @contextmanager
 def _child(folder: Path, command: Sequence[str], path: str) -> Iterator[Path]:
-    """The log of a daemon, which is stopped by its own process at the end."""
+    """Starts a daemon, yields its log file, and stops the daemon at the end of the block."""
     env, log = environment(folder) | {"PYTHONPATH": path}, folder / "log"
     with log.open("wb") as output:
         daemon = subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT, cwd=folder)

@@ -1,4 +1,4 @@
-"""The warehouse of a test as its Spark session sees it."""
+"""The warehouse of a test, for its Spark session."""
 
 from pathlib import Path
 
@@ -10,6 +10,6 @@ from tidemark.testing.twin.memory import ManualClock
 
 
 def warehouse_of(spark: SparkSession, root: Path) -> SparkWarehouse:
-    """Files are named by the Delta logs below a folder."""
+    """The warehouse in a folder, which finds its files through the Delta logs."""
     tables = DeltaTables(warehouse=str(root), clock=ManualClock())
     return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of)

@@ -5,7 +5,7 @@ from threading import Thread
 
 
 class Statsd:
-    """A UDP listener that keeps what it gets, as a StatsD server parses it."""
+    """A UDP listener that parses and records gauges like a StatsD server."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -28,7 +28,7 @@ class Statsd:
                 self._take(line)
 
     def _take(self, line: str) -> None:
-        """The grammar of StatsD: `name:value|g`, where a sign changes what is there."""
+        """Applies a line `name:value|g`: a signed value is added to the gauge, an unsigned one replaces it."""
         self.lines.append(line)
         name, _, rest = line.partition(":")
         value, kind = rest.split("|")
@@ -37,7 +37,7 @@ class Statsd:
         self.gauges[name] = before + float(value)
 
     def settled(self) -> dict[str, float]:
-        """The gauges, when nothing more comes in."""
+        """The gauges, after 0.3 seconds without a new line."""
         seen = -1
         while seen != len(self.lines):
             seen = len(self.lines)
@@ -45,7 +45,7 @@ class Statsd:
         return self.gauges
 
     def close(self) -> None:
-        """Ends the listener."""
+        """Stops the listener."""
         self._ends = True
         self._thread.join()
         self._socket.close()

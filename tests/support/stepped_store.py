@@ -1,4 +1,4 @@
-"""A store at whose every operation another process may go on, for schedules of processes that share it."""
+"""A store that lets another process run at each operation, for schedules of processes that share it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from tidemark.testing.twin.memory import MemoryStore
 
 @lru_cache(maxsize=1 << 16)
 def is_of_erasures(key: str) -> bool:
-    """Whether only an erasure writes such an object: its record, or the revision of a manifest."""
+    """Whether only erasures write objects with this key: their records, and revisions of manifests."""
     name = key.rpartition("/")[2]
     return key.startswith("erasures/") or (key.startswith("timelines/") and ".r" in name)
 
 
 @dataclass
 class SteppedStore(MemoryStore):
-    """The store.
+    """A `MemoryStore` that calls `pause` before each step.
 
-    Where nobody erases, a read of what only erasures write meets the same whenever it happens. So it is no step of its
-    own: schedules go to what may come out differently.
+    Without erasures, reads of objects that only erasures write return the same result at any time. They are not steps
+    then, so that schedules vary only the operations whose results may differ.
 
     Attributes:
-        pause: told of an operation before it happens.
-        erases: whether somebody may.
+        pause: called with a description of each operation before it happens.
+        erases: whether the schedule contains erasures.
     """
 
     pause: Callable[[str], None] = lambda what: None
     erases: bool = False
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
-        assert self.erases or not is_of_erasures(key), f"somebody erases: {key}"
+        assert self.erases or not is_of_erasures(key), f"unexpected erasure: {key}"
         self.pause(f"put {key}")
         return super().put_if_absent(key, body)
 

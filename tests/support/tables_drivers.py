@@ -1,4 +1,4 @@
-"""Tables under the contract: the Delta tables on disk, and the twin in memory."""
+"""Drivers for the contract suite of the port `StateTables`: Delta tables on disk and in a bucket, and the twin."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ TABLE = "p/state/u/t1-1/runs"
 
 
 class Fence:
-    """Counts its calls; runs what a test puts between the read of the version and the commit."""
+    """A fence that counts its calls, and calls `between` after the version is read and before the commit."""
 
     def __init__(self, between: Callable[[int], None] = lambda call: None) -> None:
         self.calls, self.between = 0, between
@@ -35,7 +35,7 @@ class Fence:
 
 
 class TablesDriver(Protocol):
-    """What the contract needs beyond the port."""
+    """The operations that the contract suite needs in addition to the port."""
 
     @property
     def tables(self) -> StateTables: ...
@@ -49,7 +49,7 @@ class TablesDriver(Protocol):
 def request(
     files: Sequence[WrittenFile], checkpoint: int, parent: Segment | None = None, **options: Any
 ) -> CommitRequest:
-    """A commit of a run."""
+    """A request to commit a run."""
     given: dict[str, Any] = {
         "table": TABLE,
         "parent": parent,
@@ -68,7 +68,7 @@ def request(
 
 @dataclass
 class DeltaTablesDriver:
-    """Real tables; what is live is judged by a plain replay of the log's JSON, which shares no code with us."""
+    """Drives real tables. `live` replays the JSON of the Delta log, without product code."""
 
     root: Path
     tables: DeltaTables = field(init=False)
@@ -123,7 +123,7 @@ class DeltaTablesDriver:
 
 @dataclass
 class BucketTablesDriver(DeltaTablesDriver):
-    """Real tables in a bucket, through the proxy; what is live is judged past it."""
+    """Drives real tables in a bucket, through the proxy. `live` reads the Delta log directly from the bucket."""
 
     folder: S3Folder = field(kw_only=True)
     bucket: Bucket = field(kw_only=True)
@@ -158,7 +158,7 @@ PARTITIONS = [name for name, _ in PARTITION_COLUMNS]
 
 @dataclass
 class MemoryTablesDriver:
-    """The twin."""
+    """Drives the in-memory twin."""
 
     tables: MemoryTables = field(default_factory=MemoryTables)
 

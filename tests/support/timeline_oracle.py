@@ -1,4 +1,4 @@
-"""What a walk must come to: a plain dict per timeline and checkpoint. Standard library only, nothing of Tidemark."""
+"""The expected results of a walk, as plain dicts per timeline and checkpoint, without any code of Tidemark."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Seen:
-    """What one timeline knows: ends per partition, accounts, rows of the sink by position."""
+    """The contents of a timeline: end offset per partition, state per account, sink rows by position."""
 
     ends: dict[int, int]
     accounts: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Seen:
 
 @dataclass
 class TimelineState:
-    """One timeline; `newest` is the checkpoint that it stands at, `own` how many it has made."""
+    """A timeline; `newest` is its newest checkpoint, which may be inherited, and `own` the number that it completed."""
 
     now: Seen
     newest: int | None = None
@@ -29,7 +29,7 @@ class TimelineState:
 
 @dataclass
 class TimelineOracle:
-    """All of them."""
+    """The expected state of all timelines, checkpoints and savepoints."""
 
     records: dict[int, list[tuple[str, int]]]
     lines: dict[str, TimelineState] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TimelineOracle:
         self.lines["t1"] = TimelineState(Seen(dict.fromkeys(self.records, 0)))
 
     def planned(self, name: str, at_most: int | None) -> dict[int, int]:
-        """Where the next checkpoint of a timeline ends."""
+        """The end offsets of the next checkpoint of a timeline."""
         line = self.lines[name]
         if line.pending is not None:
             return line.pending
@@ -53,7 +53,7 @@ class TimelineOracle:
         return {p: n if at_most is None else min(n, line.now.ends[p] + at_most) for p, n in sizes.items()}
 
     def complete(self, name: str, number: int, ends: dict[int, int]) -> None:
-        """A checkpoint: the records up to `ends`, by partition and offset; a row that is there stays."""
+        """Completes a checkpoint that reads up to `ends`, in order of partition and offset. Existing sink rows stay."""
         line = self.lines[name]
         now = line.now
         for p in sorted(ends):
@@ -67,7 +67,7 @@ class TimelineOracle:
         line.newest, line.pending, line.own = number, None, line.own + 1
 
     def begin(self, name: str, checkpoint: int, *, keep_rows: bool) -> None:
-        """A timeline from a checkpoint; `keep_rows` = the sink keeps what the live one has, if that is all it had."""
+        """Starts a timeline at a checkpoint. `keep_rows` keeps the live sink's rows if they include its own."""
         now = deepcopy(self.snapshots[checkpoint])
         rows = self.lines[self.live].now.rows
         if keep_rows and now.rows.keys() <= rows.keys():
@@ -75,19 +75,19 @@ class TimelineOracle:
         self.lines[name] = TimelineState(now, checkpoint)
 
     def close(self, successor: str) -> None:
-        """The live timeline ends."""
+        """Closes the live timeline; `successor` becomes the live one."""
         self.lines[self.live].closed, self.lines[self.live].pending = successor, None
         self.live = successor
 
     def end(self, name: str) -> None:
-        """A timeline that never was live ends; a savepoint that it claimed pins again."""
+        """Closes a timeline that was never live. Savepoints that it claimed pin their checkpoints again."""
         self.lines[name].closed = ""
         for savepoint in [s for s, by in self.claimed.items() if by == name]:
             del self.claimed[savepoint]
             self.savepoints[savepoint] = self.ended.pop(savepoint)
 
     def lineage(self, number: int | None) -> list[int]:
-        """A checkpoint and those it came from, newest first."""
+        """A checkpoint and its ancestors, newest first."""
         found = []
         while number is not None:
             found.append(number)
@@ -95,22 +95,22 @@ class TimelineOracle:
         return found
 
     def left(self, newest: int | None) -> list[int]:
-        """Checkpoints of the live timeline that a timeline at `newest` does not come from, newest first."""
+        """Checkpoints of the live timeline that are not ancestors of `newest`, newest first."""
         own = set(self.lineage(newest))
         return [n for n in self.lineage(self.lines[self.live].newest) if n not in own]
 
     def lacking(self, name: str) -> list[int]:
-        """Those that reach beyond a fork."""
+        """Checkpoints in `left` that have read further than the timeline."""
         line = self.lines[name]
         return [n for n in self.left(line.newest) if not line.now.reaches(self.snapshots[n])]
 
     def needs(self, checkpoint: int) -> bool:
-        """Whether a savepoint of a checkpoint is needed: by a timeline without checkpoints, or by an open plan."""
+        """Whether an open timeline needs savepoints of a checkpoint: it starts there, or has a plan that does."""
         return any(
             line.newest == checkpoint and line.closed is None and (line.own == 0 or line.pending is not None)
             for line in self.lines.values()
         )
 
     def ready(self) -> list[str]:
-        """Timelines that are neither live nor closed."""
+        """The timelines that are neither live nor closed."""
         return [name for name, line in self.lines.items() if name != self.live and line.closed is None]

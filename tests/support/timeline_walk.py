@@ -1,4 +1,4 @@
-"""The walk: seeded, one verb after the other, some of which die halfway; the oracle predicts what each comes to."""
+"""A seeded random walk of operations on timelines, some of which die halfway. The oracle predicts each result."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -34,34 +34,34 @@ from tidemark.testing.twin.memory import MemoryStore
 PARTITIONS = 2
 TOPIC = "payments"
 UNPLANNED = {("queries", "before"), ("queries", "after"), ("ids", "before"), ("ids", "after"), ("plan", "before")}
-"""Crash points ahead of the plan: nothing is left open behind them."""
+"""Crash points before the plan is stored: no plan stays open after them."""
 CLAIMED = {("fate", "after"), ("closing", "before")}
-"""Where a promote or a restore dies that another call may still finish."""
+"""Crash points after which another call may still finish a promote or a restore."""
 
 
 class Account(state.Keyed):
-    """What is folded."""
+    """The state of the fold."""
 
     payments: int = state.count()
     total: int | None = state.sum("amount")
 
 
 class Count(state.Keyed):
-    """What the process remembers."""
+    """The state of the process."""
 
     payments: int = state.value(0)
 
 
 @dataclass(frozen=True)
 class Told:
-    """What it emits: how many payments of the account there were so far."""
+    """The output of the process: the number of payments of the account so far."""
 
     account: str
     so_far: int
 
 
 def tell(account: str, payments: Iterator[Payment], count: Count) -> Iterator[Told]:
-    """One row per payment."""
+    """Emits a row per payment."""
     for _ in payments:
         count.payments += 1
         yield Told(account, count.payments)
@@ -78,7 +78,7 @@ PIPELINE = Pipeline(
 
 
 class TimelineWalk:
-    """One walk."""
+    """A walk over one pipeline, with the oracle that follows it."""
 
     def __init__(self, world: TwinPipeline, seed: int, *, compares_at_once: bool = True) -> None:
         self.world, self.rng, self.compares_at_once = world, Random(seed), compares_at_once
@@ -89,7 +89,7 @@ class TimelineWalk:
         self.claims: set[str] = set()
 
     def steps(self, count: int) -> None:
-        """So many verbs; after each one, what is live is what the oracle says."""
+        """Runs `count` random operations, and compares the live timeline with the oracle after each."""
         verbs: dict[Callable[[], None], int] = {
             self.produce: 5,
             self.advance: 9,
@@ -114,7 +114,7 @@ class TimelineWalk:
             self.oracle.records[p].append((account, amount))
 
     def advance(self) -> None:
-        """A checkpoint on the live timeline, or on a fork; it may die at any of its steps."""
+        """Runs a checkpoint on the live timeline or on a fork; it may die at any step."""
         oracle, rng = self.oracle, self.rng
         name = rng.choice([oracle.live, oracle.live, *oracle.ready()])
         at_most, crash = rng.choice((None, 1, 2, 3)), CrashAt(rng.choice((None, None, None, rng.randrange(1, 60))))
@@ -142,7 +142,7 @@ class TimelineWalk:
             self.compare(done.id)
 
     def restore(self) -> None:
-        """To any checkpoint of any timeline, or to a savepoint; it may die between its two puts."""
+        """Restores any checkpoint of any timeline, or a savepoint; it may die at any step."""
         oracle, rng = self.oracle, self.rng
         if not oracle.snapshots:
             return
@@ -162,7 +162,7 @@ class TimelineWalk:
         while died:
             try:
                 done = Recovery(coordinator=self._coordinator(crash), pipeline=PIPELINE).restore(
-                    asked.beginning(self.world.coordinator), asked.request
+                    asked.find_restore_point(self.world.coordinator), asked.request
                 )
                 died = False
             except Killed:
@@ -178,7 +178,7 @@ class TimelineWalk:
             if crash.at == ("closing", "after") and oracle.live != begun:
                 oracle.close(begun)
             if died and rng.random() < 0.4:
-                return  # and nobody asks again
+                return  # without a retry
             crash = crash if died is False else CrashAt(None)
         assert isinstance(done, Restored)
         assert done.genesis.timeline == begun
@@ -187,19 +187,19 @@ class TimelineWalk:
             oracle.close(begun)
 
     def fork(self) -> None:
-        """Under a name, from any checkpoint; sometimes said twice."""
+        """Forks any checkpoint twice under the same name; the second call finds the fork."""
         oracle, rng = self.oracle, self.rng
         if not oracle.snapshots:
             return
         to, name = rng.choice(sorted(oracle.snapshots)), self._name("f")
-        beginning = RestoreRequest(checkpoint=to).beginning(self.world.coordinator)
+        restore_point = RestoreRequest(checkpoint=to).find_restore_point(self.world.coordinator)
         recovery = Recovery(coordinator=self.world.coordinator, pipeline=PIPELINE)
-        assert recovery.fork(beginning, name).won
-        assert not recovery.fork(beginning, name).won
+        assert recovery.fork(restore_point, name).won
+        assert not recovery.fork(restore_point, name).won
         oracle.begin(name, to, keep_rows=False)
 
     def promote(self) -> None:
-        """Any timeline that is neither live nor closed; it may die before or after its put."""
+        """Promotes a timeline that is neither live nor closed; it may die at any step."""
         oracle, rng = self.oracle, self.rng
         if not oracle.ready():
             return
@@ -230,7 +230,7 @@ class TimelineWalk:
         oracle.close(name)
 
     def end(self) -> None:
-        """Closes a timeline that is not live, unless it has a plan or may become live; it may die on the way."""
+        """Closes a timeline that is not live, unless it has a plan or may become live; it may die at any step."""
         oracle, rng = self.oracle, self.rng
         if not oracle.ready() or rng.random() < 0.5:
             return
@@ -248,14 +248,14 @@ class TimelineWalk:
         oracle.end(name)
 
     def save(self) -> None:
-        """Names any checkpoint."""
+        """Creates a savepoint of any checkpoint."""
         if self.oracle.snapshots:
             name, to = self._name("s"), self.rng.choice(sorted(self.oracle.snapshots))
             self.world.savepoints.create(SavepointRequest(name=name, owner="walk", origin=name, checkpoint=to))
             self.oracle.savepoints[name] = to
 
     def dispose(self) -> None:
-        """Ends a savepoint, unless it is needed; one that ended cannot be restored."""
+        """Disposes of a savepoint unless a timeline needs it. A disposed savepoint cannot be restored."""
         oracle, savepoints = self.oracle, Savepoints(self.world.coordinator)
         for name in sorted(oracle.savepoints)[:1]:
             if oracle.needs(oracle.savepoints[name]):
@@ -266,21 +266,21 @@ class TimelineWalk:
                 oracle.ended[name] = oracle.savepoints.pop(name)
         for name in sorted(oracle.ended)[:1]:
             with pytest.raises(NotFoundError):
-                RestoreRequest(savepoint=name).beginning(self.world.coordinator)
+                RestoreRequest(savepoint=name).find_restore_point(self.world.coordinator)
 
     def compare(self, number: int) -> None:
-        """State and sink of a checkpoint are what the oracle wrote down when it was made."""
+        """Compares the state and the sink of a checkpoint with the oracle's snapshot."""
         found, wanted = self.world.coordinator.checkpoint(number), self.oracle.snapshots[number]
         accounts = {r["account"]: (r["payments"], r["total"]) for r in self.world.state("accounts", found)}
         assert accounts == wanted.accounts
         counts = {r["account"]: r["payments"] for r in self.world.state("teller", found)}
         assert counts == {account: count for account, (count, _) in wanted.accounts.items()}
         rows = [((r["_partition"], r["_offset"]), (r["account"], r["so_far"])) for r in self._emitted(found)]
-        assert len(rows) == len(dict(rows)), "a row is there twice"
+        assert len(rows) == len(dict(rows)), "a row is duplicated"
         assert dict(rows) == wanted.rows
 
     def compare_all(self) -> None:
-        """Every checkpoint of every timeline, old ones too: manifests byte for byte, and what they lead to."""
+        """Compares every checkpoint of every timeline: its manifest byte for byte, its state and its sink."""
         for key, raw in self.manifests.items():
             assert self._objects[key] == raw
         for number in self.oracle.snapshots:

@@ -1,4 +1,4 @@
-"""The trips of buses on disk: the pipeline of the DAG tests, for the pages and for what observes runs."""
+"""The pipeline of the DAG tests on disk, for tests of the pages and of observability."""
 
 import json
 from dataclasses import dataclass, field
@@ -23,32 +23,32 @@ AT = datetime(2024, 5, 1, tzinfo=UTC)
 
 @dataclass
 class TripsPipeline:
-    """The trips of buses: its records, its checkpoints, and the pages over them."""
+    """The pipeline of bus trips: its records, its checkpoints, and the context of its pages."""
 
     line: DiskPipeline
     pages: Context
     sent: list[tuple[str | None, int]] = field(default_factory=list)
 
     def drive(self, *buses: str | None, partition: int = 0) -> None:
-        """A trip of each bus."""
+        """Sends a trip of each bus."""
         for bus in buses:
             self.sent.append((bus, partition))
             value = {"bus": bus, "miles": 1, "ended_at": AT.isoformat()}
             self.line.send([(partition, json.dumps(value).encode(), int(AT.timestamp() * 1000))])
 
     def checkpoint(self, *buses: str | None) -> int:
-        """Completes a checkpoint over trips of some buses; its id."""
+        """Completes a checkpoint over trips of these buses. Returns its id."""
         self.drive(*buses)
         return self.line.checkpoint().id
 
     def plan(self, origin: str = "test") -> CheckpointPlan:
-        """A checkpoint that is in progress."""
+        """Creates an open plan: a checkpoint in progress."""
         found = self.line.coordinator.trigger(trips, PlanRequest(origin=origin))
         assert isinstance(found, OpenPlan)
         return found.plan
 
     def fail(self, message: str = "Spark failed") -> int:
-        """A checkpoint that fails; its id."""
+        """Creates a plan and aborts it with an engine error. Returns its id."""
         plan = self.plan()
         failure = Failure(reason=FailureReason.ENGINE_ERROR, message=message, next="run it again.")
         self.line.coordinator.abort(plan, failure)
@@ -56,21 +56,21 @@ class TripsPipeline:
 
     @property
     def root(self) -> Path:
-        """The folder with the warehouse."""
+        """The folder that contains the warehouse."""
         return self.line.root.parent
 
     @property
     def folder(self) -> Path:
-        """Of the pipeline's objects."""
+        """The folder of the pipeline's objects."""
         return self.line.root / "trips"
 
     def context(self, **settings: Any) -> DiskContext:
-        """Another process over the same warehouse, with these settings, and with the pipeline's clock."""
+        """A context as another process has it: the same warehouse and clock, with these settings."""
         made = DiskContext(self.line, settings_of(self.root, **settings))
         made.clock = self.line.clock
         return made
 
 
 def settings_of(root: Path, **settings: Any) -> Settings:
-    """Settings of the trips' warehouse below a folder."""
+    """Settings for a warehouse below `root`, with the pipelines of the DAG tests."""
     return load_settings(root=str(root), warehouse=str(root / "warehouse"), pipelines=str(PIPELINES), **settings)

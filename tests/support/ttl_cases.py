@@ -1,4 +1,4 @@
-"""Random folds with ttl, lists and deletes, and a brute-force model of them that shares no code with the product."""
+"""Random folds with ttl, lists and deletes, and a brute-force model of them without product code."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ VISIBILITIES: Sequence[Visibility] = (
     "never_return_expired",
     "return_expired_if_not_cleaned_up",
 )
-"""Frequent choices appear more than once."""
+"""A choice that appears more than once is more frequent."""
 Cents = Annotated[Decimal, Precision(10, 2)]
 
 
@@ -41,7 +41,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Event:
-    """A record, or a delete where `values` is None, in the place where the log has it."""
+    """A record, or a delete if `values` is None, with its position in the log."""
 
     key: str
     partition: int
@@ -51,14 +51,14 @@ class Event:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The values; a delete has none."""
+        """The values of a record. Fails for a delete, which has none."""
         assert self.values is not None, "a delete has no values"
         return self.values
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one checkpoint reads, and its clocks."""
+    """The events that a checkpoint reads, and its clocks."""
 
     number: int
     events: tuple[Event, ...]
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def now(self) -> Now:
-        """The clocks after it."""
+        """The clocks after the checkpoint."""
         return Now(event_time_ms=self.watermark_after_ms, logical_time_ms=self.logical_time_ms)
 
 
@@ -108,7 +108,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class TtlCase:
-    """A declaration and what it reads."""
+    """A declaration and the batches that it reads."""
 
     pipeline: Pipeline
     kinds: Mapping[str, str]
@@ -116,11 +116,11 @@ class TtlCase:
 
     @property
     def schema(self) -> OperatorSchema:
-        """The stored schema."""
+        """The stored schema of the fold."""
         return self.pipeline.schemas()["folded"]
 
     def plans(self) -> Iterator[tuple[CheckpointPlan, Batch]]:
-        """Every checkpoint's plan."""
+        """The plan and the batch of every checkpoint."""
         one = replay(self.pipeline, [[], BARRIER]).checkpoints[0].plan
         for batch in self.batches:
             watermark, logical = batch.watermark_ms, batch.logical_time_ms
@@ -128,7 +128,7 @@ class TtlCase:
 
 
 def records(batch: Batch) -> list[Decoded | Deleted]:
-    """The events as the memory engine reads them."""
+    """The events as records of the in-memory engine."""
     return [
         Deleted(topic="t", partition=e.partition, offset=e.offset, event_time=_time(e.event_ms), key=(e.key,))
         if e.values is None
@@ -142,7 +142,7 @@ def _time(ms: int) -> datetime:
 
 
 def random_ttl(chance: random.Random, clock: Clock) -> state.Ttl | None:
-    """A time to live, or none."""
+    """A random time to live, or None."""
     if chance.random() < 0.25:
         return None
     return state.Ttl(
@@ -182,7 +182,7 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> TtlCase:
 
 
 def random_batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
-    """What checkpoints read, one after another, and their clocks."""
+    """Random batches of successive checkpoints, with their clocks."""
     keys, busy = KEYS[: chance.randrange(1, 4)], chance.choice([1, 2, most])
     now, logical, offsets, watermark = START_MS, START_MS + 1000, [0, 0], None
     for number in range(1, chance.randrange(1, batches + 1) + 1):
@@ -207,12 +207,12 @@ def random_batches(chance: random.Random, batches: int, most: int, deletes: bool
         logical += chance.choice([0, 1, 3, 4, 4, 5, 10, 50])
 
 
-# The model: every access of a key, in order of (checkpoint, access time); one pass, no operands, no levels.
+# The model: one pass over every access of a key, in order of (checkpoint, access time), without operands or levels.
 
 
 @dataclass(frozen=True)
 class Access:
-    """A record that counts, and when it accessed its key's state."""
+    """A record since the last delete of its key, and the time when it accessed the state."""
 
     batch: int
     at: int
@@ -220,7 +220,7 @@ class Access:
 
 
 def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str) -> list[Access]:
-    """What the key remembers: everything behind its last delete."""
+    """All accesses of a key after its last delete."""
     found: list[Access] = []
     for batch in batches:
         mine = sorted((e for e in batch.events if e.key == key), key=lambda e: (e.partition, e.offset))
@@ -236,7 +236,7 @@ def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str) -> list
 
 
 def expected(made: TtlCase, through: int) -> dict[tuple[str], dict[str, Any]]:
-    """The state after the checkpoint `through`."""
+    """The expected state after the checkpoint `through`."""
     schema, batches = made.schema, made.batches[:through]
     now = batches[-1].now.of(schema.clock)
     found = {}
@@ -259,7 +259,7 @@ def _value(kind: str, ttl: state.Ttl | None, history: list[Access], now: int | N
     def expired(at: int) -> bool:
         if ms is None:
             return False
-        assert now is not None, "a record was read, so its clock shows something"
+        assert now is not None, "the clock is set once a record was read"
         return at + ms <= now
 
     if kind == "list":

@@ -1,4 +1,4 @@
-"""A pipeline with every kind of process state over most types, and records for it."""
+"""A pipeline with every kind of process state, over most types, and random records for it."""
 
 import random
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the first operator emits."""
+    """The output of the process `people`."""
 
     who: str
     room: int | None
@@ -50,7 +50,7 @@ class Seen:
 
 
 class Person(state.Keyed):
-    """Every kind of state."""
+    """A state with every kind of process state."""
 
     visits: int = state.value(0)
     spent: Cents | None = state.value(None)
@@ -78,7 +78,7 @@ class Chained(state.Keyed):
 
 
 def follow(who: str, visits: Iterator[Visit], remembered: Person) -> Iterator[Seen]:
-    """Does a bit of everything, depending on the room."""
+    """Exercises every kind of state; the room decides which operations run."""
     for visit in visits:
         if visit.room == 13:
             raise ValueError(f"no room {visit.room}")
@@ -132,7 +132,7 @@ PIPELINE = Pipeline(
 
 
 def visits(chance: random.Random, n: int) -> list[object]:
-    """Records, some of them broken; event times go up and down."""
+    """Random records, some of them malformed, with event times in no order."""
     found: list[object] = []
     for _ in range(n):
         if chance.random() < 0.05:

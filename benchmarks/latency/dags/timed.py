@@ -1,4 +1,4 @@
-"""The DAGs that `benchmarks.airflow_latency` triggers: on demand only; what fails is not tried again."""
+"""The DAGs that `benchmarks.airflow_latency` triggers: they have no schedule and do not restart failed runs."""
 
 from benchmarks.latency.pipelines.timed import gated, timed
 from tidemark.airflow import checkpoint_dag

@@ -7,7 +7,7 @@ from tidemark import Fold, KafkaSource, Pipeline
 
 
 def expectations() -> dict[str, Any]:
-    """As of the flights: two on the records, one on what changed."""
+    """Expectations like those of the flights pipeline: two on the records and one on the changed state."""
     import great_expectations.expectations as gxe
 
     return {

@@ -8,7 +8,7 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 
 
 class Changed(state.Keyed):
-    """What is remembered per key."""
+    """The totals kept per key."""
 
     updates: int = state.count()
     amount: int = state.sum("amount")

@@ -76,7 +76,7 @@ class TargetTopic:
         if found != partitions:
             raise self.refused(f"has {found} partitions, not {partitions}")
         resource = RESOURCES(RESOURCES.Type.TOPIC, self._topic)
-        settings = ask.answer(ask.admin.describe_configs([resource], request_timeout=ask.left())[resource])
+        settings = ask.answer(ask.admin.describe_configs([resource], request_timeout=ask.remaining_seconds())[resource])
         for name, wanted in TOPIC_CONFIG.items():
             if settings[name].value != wanted:
                 raise self.refused(f"has {name}={settings[name].value}, not {wanted}")
@@ -85,7 +85,7 @@ class TargetTopic:
         """Deletes the topic if it exists, and waits until the broker has forgotten it."""
         ask = self._question("delete the topic")
         if ask.describe([self._topic]):
-            ask.answer(ask.admin.delete_topics([self._topic], request_timeout=ask.left())[self._topic])
+            ask.answer(ask.admin.delete_topics([self._topic], request_timeout=ask.remaining_seconds())[self._topic])
         while ask.describe([self._topic]):
             ask.pause("the topic did not disappear")
 
@@ -126,7 +126,9 @@ class TargetTopic:
     def _create(self, ask: Question, partitions: int) -> None:
         topic = NewTopic(self._topic, num_partitions=partitions, config=TOPIC_CONFIG)
         try:
-            ask.admin.create_topics([topic], request_timeout=ask.left())[self._topic].result(ask.left())
+            ask.admin.create_topics([topic], request_timeout=ask.remaining_seconds())[self._topic].result(
+                ask.remaining_seconds()
+            )
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ask.failure(error.args[0]) from error

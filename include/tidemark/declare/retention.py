@@ -269,7 +269,7 @@ class Retention:
                 the same time, the one with the greater id is newer.
             pinned: id → the reason why it must be kept regardless of the rule. Ids of other timelines are ignored.
         """
-        by_rule = self.kept(sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True))
+        by_rule = self.select(sorted(checkpoints.items(), key=lambda item: (item[1], item[0]), reverse=True))
         pins = {number: (why,) for number, why in (pinned or {}).items()}
         reasons = {number: (*by_rule.get(number, ()), *pins.get(number, ())) for number in sorted(checkpoints)}
         return Subsumption(
@@ -277,7 +277,7 @@ class Retention:
             released=tuple(number for number, found in reasons.items() if not found),
         )
 
-    def kept(self, history: History) -> dict[int, tuple[str, ...]]:
+    def select(self, history: History) -> dict[int, tuple[str, ...]]:
         """Yields the checkpoints that the rule keeps, with reasons, newest first.
 
         It reads no more of the history than necessary: up to the first checkpoint from which no member keeps any more.

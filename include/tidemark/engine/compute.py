@@ -225,14 +225,14 @@ class SparkBatch:
             rows = rows_to_send(self._plan, uid, self._processed[uid].sunk())
             return self._write(rows, order, folder, self.counts[uid].emitted, order)
 
-    def emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
+    def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
         with translate_spark_errors():
             rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist()
 
-    def rejected(self) -> int:
+    def count_rejected(self) -> int:
         """Counts records that at least one operator rejected, from the statistics or by a query; see `ports.Batch`."""
         lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
         if not any(map(self._rejects_later, lettered)):

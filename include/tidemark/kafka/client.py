@@ -116,7 +116,7 @@ class Question:
         self.timeout = timeout
         self._deadline = time.monotonic() + timeout
 
-    def left(self) -> float:
+    def remaining_seconds(self) -> float:
         """Remaining seconds, at least a short time: librdkafka refuses a timeout of zero."""
         return max(0.1, self._deadline - time.monotonic())
 
@@ -132,7 +132,7 @@ class Question:
             BrokerError: any other error.
         """
         try:
-            return future.result(self.left() + GRACE)
+            return future.result(self.remaining_seconds() + GRACE)
         except KafkaException as error:
             if missing is not None and error.args[0].code() == missing:
                 return None
@@ -175,15 +175,15 @@ class Question:
         names = sorted(set(topics))
         if not names:
             return {}
-        futures = self.admin.describe_topics(TopicCollection(names), request_timeout=self.left())
+        futures = self.admin.describe_topics(TopicCollection(names), request_timeout=self.remaining_seconds())
         found = {name: self.answer(future, missing=_NO_TOPIC) for name, future in futures.items()}
         return {n: d for n, d in found.items() if d is not None and (internal or not d.is_internal)}
 
-    def matching(self, pattern: TopicPattern) -> list[str]:
+    def match_topics(self, pattern: TopicPattern) -> list[str]:
         """Returns the names of all topics whose whole name matches a pattern."""
         expression = re.compile(pattern.regex)
         try:
-            there = self.admin.list_topics(timeout=self.left()).topics
+            there = self.admin.list_topics(timeout=self.remaining_seconds()).topics
         except KafkaException as error:
             raise self.failure(error.args[0]) from error
         return sorted(name for name in there if expression.fullmatch(name))
@@ -196,15 +196,15 @@ class Question:
         level = ISOLATION[isolation]
 
         def list_them() -> dict[TopicPartition, int]:
-            futures = self.admin.list_offsets(named, isolation_level=level, request_timeout=self.left())
+            futures = self.admin.list_offsets(named, isolation_level=level, request_timeout=self.remaining_seconds())
             return {TopicPartition(p.topic, p.partition): self.answer(f).offset for p, f in futures.items()}
 
         return self.patiently(list_them)
 
-    def committed(self, consumer: Consumer, partitions: list[KafkaPartition]) -> list[KafkaPartition]:
+    def committed_offsets(self, consumer: Consumer, partitions: list[KafkaPartition]) -> list[KafkaPartition]:
         """Returns a group's committed offsets: for each partition an offset (negative: none) or an error."""
         try:
-            return consumer.committed(partitions, timeout=self.left())
+            return consumer.committed(partitions, timeout=self.remaining_seconds())
         except KafkaException as error:
             raise self.failure(error.args[0]) from error
 

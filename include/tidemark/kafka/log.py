@@ -95,7 +95,7 @@ class KafkaLog:
         # Not through the AdminClient: it has no group, and librdkafka dereferences the group when the coordinator
         # moves, as on a fresh broker. A consumer that never subscribes joins no group and leaves none behind.
         with group_reader(self._bootstrap, group, self._options) as consumer:
-            found = ask.patiently(lambda: ask.committed(consumer, asked))
+            found = ask.patiently(lambda: ask.committed_offsets(consumer, asked))
         # A partition or topic that no longer exists has an error here and no offset, so it has no committed offset
         # either.
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
@@ -113,7 +113,7 @@ class KafkaLog:
         groups = [ConsumerGroupTopicPartitions(group, wanted)]
 
         def report() -> None:
-            answers = ask.admin.alter_consumer_group_offsets(groups, request_timeout=ask.left())
+            answers = ask.admin.alter_consumer_group_offsets(groups, request_timeout=ask.remaining_seconds())
             for each in ask.answer(answers[group]).topic_partitions:
                 if each.error is not None:
                     raise ask.failure(each.error)
@@ -127,7 +127,7 @@ class KafkaLog:
 
     def _subscribed(self, topics: object, ask: Question) -> list[TopicPartition]:
         if isinstance(topics, TopicPattern):
-            return _all_partitions(ask.describe(ask.matching(topics), internal=False))
+            return _all_partitions(ask.describe(ask.match_topics(topics), internal=False))
         if isinstance(topics, frozenset):
             wanted = sorted(topics)
             there = _all_partitions(self._named(sorted({tp.topic for tp in wanted}), ask))

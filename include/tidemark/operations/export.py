@@ -129,7 +129,7 @@ def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
         fingerprint=plan.fingerprint,
         exported_at_ms=context.clock.now_ms(),
     )
-    inside.text(NAME, made.encoded().decode())
+    inside.text(NAME, made.encode().decode())
     return made
 
 

@@ -75,7 +75,7 @@ def measure_deadline(context: Context, name: str, live: Branch) -> DeadlineStatu
         now_ms=context.clock.now_ms(),
         since_ms=_since(coordinator, live),
         deadline_ms=context.settings.deadline_ms(name),
-        stopped=Stops(coordinator.objects).standing() is not None,
+        stopped=Stops(coordinator.objects).current() is not None,
     )
 
 
@@ -202,19 +202,19 @@ def execute_attempt(
     if context.observers.lineage is None:
         return context.execute(pipeline, owned, listener)
     event = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
-    _announce(context, event.started(context.clock.now_ms()))
+    _announce(context, event.start_event(context.clock.now_ms()))
     try:
         return context.execute(pipeline, owned, listener)
     except BaseException as error:
         # Airflow's timeouts and Ctrl-C are no Exceptions, but end an attempt all the same.
-        _announce(context, event.failed(context.clock.now_ms(), classify(error)))
+        _announce(context, event.fail_event(context.clock.now_ms(), classify(error)))
         raise
 
 
 def announce(context: Context, found: Checkpoint) -> None:
     """Announces a completed checkpoint; a repeated call announces the same event."""
     if context.observers.lineage is not None:
-        _announce(context, attempt_of(found, _naming(context)).completed(context.clock.now_ms(), found))
+        _announce(context, attempt_of(found, _naming(context)).complete_event(context.clock.now_ms(), found))
 
 
 def _naming(context: Context) -> Naming:

@@ -147,7 +147,7 @@ def _prepare(context: Context, request: PatchRequest) -> Iterator["_Prepared"]:
         if not uids:
             raise UsageError("no key is set, and no existing key is deleted", next="check the tables.")
         wanted = _wanted(request, restore_point, context.pipeline(request.pipeline), digest)
-        states = {uid: made.told(files[uid]) for uid, made in rows.items()}
+        states = {uid: made.describe(files[uid]) for uid, made in rows.items()}
         yield _Prepared(wanted=replace(wanted, uids=uids), rows=rows, states=states, given=given)
 
 

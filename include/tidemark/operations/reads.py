@@ -110,7 +110,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
     Reads manifests back to the oldest one that the rule may keep, however many there are.
     """
     history = context.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
-    return retention.kept((found.id, found.plan.logical_time_ms) for found in history)
+    return retention.select((found.id, found.plan.logical_time_ms) for found in history)
 
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:

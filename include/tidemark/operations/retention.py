@@ -51,7 +51,7 @@ def get_rule(context: Context, name: str, keep: str | None = None) -> Retention 
         NotFoundError: no such pipeline.
     """
     return (
-        Rules(context.coordinator(context.require_pipeline(name))).standing() if keep is None else parse_retention(keep)
+        Rules(context.coordinator(context.require_pipeline(name))).current() if keep is None else parse_retention(keep)
     )
 
 

@@ -55,7 +55,7 @@ def skip_record(context: Context, name: str, sink: str, record: str, owner: str 
     """
     RecordPlace.parse(record)
     coordinator = context.coordinator(context.require_pipeline(name))
-    before = [held for held in Refusals(coordinator.objects).skipped(sink) if held.record == record]
+    before = [held for held in Refusals(coordinator.objects).list_skipped(sink) if held.record == record]
     if before:
         return SkipFacts(**_record(before[0]), skipped=True)
     refused = refusal_to_skip(coordinator, sink, record)
@@ -71,7 +71,7 @@ def list_skipped_records(context: Context, name: str, sink: str | None = None) -
         NotFoundError: no such pipeline.
     """
     refusals = Refusals(context.coordinator(context.require_pipeline(name)).objects)
-    held = (found for each in refusals.sinks() if sink in (None, each) for found in refusals.skipped(each))
+    held = (found for each in refusals.sinks() if sink in (None, each) for found in refusals.list_skipped(each))
     return [SkippedRecordFacts(**_record(r), owner=r.owner, note=r.note, skipped_at=iso(r.at_ms)) for r in held]
 
 

@@ -93,7 +93,7 @@ def plan_promote(context: Context, name: str, timeline: str) -> Promoted:
     live, fork = coordinator.head(), coordinator.head(timeline)
     if live.timeline == timeline:
         raise ConflictError(f"timeline {timeline} is live already", next=f"tidemark timeline list {name}")
-    return Promotion(coordinator=coordinator).compared(live, fork)
+    return Promotion(coordinator=coordinator).compare(live, fork)
 
 
 def promote(context: Context, name: str, timeline: str, *, discard: bool = False, send: bool = False) -> Promoted:

@@ -326,10 +326,10 @@ class Batch(Protocol):
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """Writes emitted rows of a process that its sink lacks, in the sink's columns: fields, uid, position."""
 
-    def emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
+    def read_emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
         """Returns the same rows, in order of their positions, for a sink without a table."""
 
-    def rejected(self) -> int:
+    def count_rejected(self) -> int:
         """Returns how many records at least one operator could not apply, each counted once; call it after `prepare`.
 
         Raises:

@@ -20,7 +20,7 @@ def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -
     Raises:
         StateOverflowError: there are more than `max_keys` keys.
     """
-    load = codec_of(record_shape(broadcast.source.record)).copied
+    load = codec_of(record_shape(broadcast.source.record)).copy
     names = [name for name, _ in broadcast.source.schema.fields]
     keys = tuple(broadcast.key_by)
     found: dict[Any, Any] = {}

@@ -40,11 +40,11 @@ class CellType:
             return cls(field=field, codec=codec, keys=keys)
         return cls(field=field, codec=codec, keys=keys, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
 
-    def expired(self, at: int, now: int) -> bool:
+    def is_expired(self, at: int, now: int) -> bool:
         """Whether a value last accessed at `at` has expired."""
         return self.ttl_ms is not None and at + self.ttl_ms <= now
 
-    def dumped(self, value: Any) -> Any:
+    def dump(self, value: Any) -> Any:
         """Returns the stored form of a value, element or entry.
 
         Raises:
@@ -103,7 +103,7 @@ class ValueCell:
         self._type, self._clock = of, clock
         self._plain = None if own is None else own[name]
         self._at: int | None = None if own is None else own[f"{name}__at"]
-        self._value = None if self._at is None else of.codec.copied(self._plain)
+        self._value = None if self._at is None else of.codec.copy(self._plain)
         self._read_at: int | None = None
         self._changed = False
 
@@ -130,8 +130,8 @@ class ValueCell:
             self.clear()
             return
         of = self._type
-        self._plain = of.dumped(value)
-        self._value = of.codec.copied(self._plain)
+        self._plain = of.dump(value)
+        self._value = of.codec.copy(self._plain)
         self._at, self._read_at, self._changed = self._clock.now, None, True
 
     def clear(self) -> None:
@@ -143,10 +143,10 @@ class ValueCell:
     def settle(self) -> bool:
         """See `Cell`."""
         if self._read_at is not None:
-            plain = self._type.dumped(self._value)
+            plain = self._type.dump(self._value)
             if plain != self._plain:
                 self._plain, self._at, self._changed = plain, self._read_at, True
-        if self._at is not None and self._type.hides and self._type.expired(self._at, self._clock.now):
+        if self._at is not None and self._type.hides and self._type.is_expired(self._at, self._clock.now):
             self.clear()
         return self._changed
 

@@ -10,10 +10,10 @@ from tidemark.processing.clock import KeyClock
 class Owner(Protocol):
     """Gets notified of an author's changes to a list."""
 
-    def taken(self, value: Any) -> Any:
+    def copy_in(self, value: Any) -> Any:
         """Returns a copy of an element that the author adds."""
 
-    def touched(self) -> int:
+    def record_change(self) -> int:
         """Records that the author changed the list; returns the access time."""
 
 
@@ -28,8 +28,8 @@ class LiveList(list[Any]):
 
     def append(self, value: Any) -> None:
         """Appends an element, accessed now."""
-        super().append(self.cell.taken(value))
-        self.at.append(self.cell.touched())
+        super().append(self.cell.copy_in(value))
+        self.at.append(self.cell.record_change())
 
     def extend(self, values: Iterable[Any]) -> None:
         """Appends elements."""
@@ -38,14 +38,14 @@ class LiveList(list[Any]):
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
         """Inserts an element at an index."""
-        super().insert(index, self.cell.taken(value))
-        self.at.insert(index, self.cell.touched())
+        super().insert(index, self.cell.copy_in(value))
+        self.at.insert(index, self.cell.record_change())
 
     def pop(self, index: SupportsIndex = -1) -> Any:
         """Removes and returns an element."""
         value = super().pop(index)
         self.at.pop(index)
-        self.cell.touched()
+        self.cell.record_change()
         return value
 
     def remove(self, value: Any) -> None:
@@ -60,7 +60,7 @@ class LiveList(list[Any]):
         """Reverses the list in place."""
         super().reverse()
         self.at.reverse()
-        self.cell.touched()
+        self.cell.record_change()
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
         """Sorts the list in place; each element keeps its access time."""
@@ -68,22 +68,22 @@ class LiveList(list[Any]):
         order = sorted(range(len(by)), key=by.__getitem__, reverse=reverse)
         super().__setitem__(slice(None), [self[n] for n in order])
         self.at[:] = [self.at[n] for n in order]
-        self.cell.touched()
+        self.cell.record_change()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        now = self.cell.touched()
+        now = self.cell.record_change()
         if isinstance(index, slice):
-            taken = [self.cell.taken(v) for v in value]
+            taken = [self.cell.copy_in(v) for v in value]
             super().__setitem__(index, taken)
             self.at[index] = [now] * len(taken)
         else:
-            super().__setitem__(index, self.cell.taken(value))
+            super().__setitem__(index, self.cell.copy_in(value))
             self.at[index] = now
 
     def __delitem__(self, index: SupportsIndex | slice) -> None:
         super().__delitem__(index)
         del self.at[index]
-        self.cell.touched()
+        self.cell.record_change()
 
     def __add__(self, other: Any) -> list[Any]:
         return list(self) + list(other)
@@ -116,11 +116,11 @@ class ListCell:
         self._live: LiveList | None = None
         self._read = self._changed = False
 
-    def taken(self, value: Any) -> Any:
+    def copy_in(self, value: Any) -> Any:
         """Returns a copy of an element that the author adds."""
-        return self._type.codec.copied(self._type.dumped(value))
+        return self._type.codec.copy(self._type.dump(value))
 
-    def touched(self) -> int:
+    def record_change(self) -> int:
         """Records that the author changed the list; returns the access time."""
         self._changed = True
         return self._clock.now
@@ -139,8 +139,8 @@ class ListCell:
             return
         if not isinstance(value, list | tuple):
             raise TypeError(f"{self._type.field.name}: {value!r:.200} is not a list")
-        taken = [self.taken(v) for v in value]
-        self._live = LiveList(self, taken, [self.touched()] * len(taken))
+        taken = [self.copy_in(v) for v in value]
+        self._live = LiveList(self, taken, [self.record_change()] * len(taken))
 
     def clear(self) -> None:
         """Clears all elements."""
@@ -150,7 +150,7 @@ class ListCell:
     def settle(self) -> bool:
         """See `Cell`."""
         now, of = self._clock.now, self._type
-        if self._live is None and of.hides and any(of.expired(e["at"], now) for e in self._stored):
+        if self._live is None and of.hides and any(of.is_expired(e["at"], now) for e in self._stored):
             self._opened()
         if self._live is not None:
             self._close(self._live, now)
@@ -182,18 +182,18 @@ class ListCell:
 
     def _opened(self) -> LiveList:
         if self._live is None:
-            copied = self._type.codec.copied
+            copied = self._type.codec.copy
             self._live = LiveList(self, [copied(e["value"]) for e in self._stored], [e["at"] for e in self._stored])
         return self._live
 
     def _expire(self, live: LiveList) -> None:
         """Removes expired elements that were visible before; newly expired ones are removed, or shown this once."""
         now, of = self._clock.now, self._type
-        gone = [at is None or (of.hides and of.expired(at, now)) for at in live.at]
+        gone = [at is None or (of.hides and of.is_expired(at, now)) for at in live.at]
         if any(gone):
             self._keep(live, gone)
         for n, at in enumerate(live.at):
-            if at is not None and of.expired(at, now):
+            if at is not None and of.is_expired(at, now):
                 live.at[n], self._changed = None, True
             elif at is not None and of.renews and at != now:
                 live.at[n], self._changed = now, True
@@ -206,10 +206,10 @@ class ListCell:
 
     def _close(self, live: LiveList, now: int) -> None:
         of = self._type
-        gone = [at is None or (of.hides and of.expired(at, now)) for at in live.at]
+        gone = [at is None or (of.hides and of.is_expired(at, now)) for at in live.at]
         if any(gone):
             self._keep(live, gone)
         if self._changed or (self._read and of.codec.changeable):
-            stored = [{"at": at, "value": of.dumped(v)} for v, at in zip(live, live.at, strict=True)]
+            stored = [{"at": at, "value": of.dump(v)} for v, at in zip(live, live.at, strict=True)]
             self._changed = self._changed or stored != self._stored
             self._stored = stored

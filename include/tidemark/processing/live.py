@@ -63,7 +63,7 @@ class StateType:
     schema: OperatorSchema
     shapes: Mapping[str, Shape]
 
-    def opened(self, rows: Iterable[StoredRow], clock: KeyClock) -> tuple[Any, dict[str, Cell]]:
+    def open(self, rows: Iterable[StoredRow], clock: KeyClock) -> tuple[Any, dict[str, Cell]]:
         """Returns the live state of a key, and its cells.
 
         Args:

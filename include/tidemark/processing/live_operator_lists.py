@@ -21,7 +21,7 @@ class UnionList(list[Any]):
 
     def append(self, value: Any) -> None:
         """Appends an element."""
-        super().append(self._cell.taken(value))
+        super().append(self._cell.copy_in(value))
 
     def extend(self, values: Iterable[Any]) -> None:
         """Appends elements."""
@@ -31,7 +31,7 @@ class UnionList(list[Any]):
     def clear(self) -> None:
         """Removes all elements, for all tasks: those of the previous checkpoint, and those that this task appended."""
         super().clear()
-        self._cell.emptied()
+        self._cell.record_clear()
 
     def __iadd__(self, values: Any) -> Self:
         self.extend(values)
@@ -79,7 +79,7 @@ class _Weighed:
         self._bytes = 0
         self.changed = False
 
-    def taken(self, value: Any) -> Any:
+    def copy_in(self, value: Any) -> Any:
         """Returns a copy of an element that the author adds."""
         try:
             plain = self._codec.dump(value)
@@ -87,10 +87,10 @@ class _Weighed:
             raise type_of(error)(f"{self._of.name}: {error}") from None
         self._bytes += json_size(value_to_json(self._of.element, plain))
         self.changed = True
-        return self._codec.copied(plain)
+        return self._codec.copy(plain)
 
     def _loaded(self, elements: Iterable[Any]) -> list[Any]:
-        return [self._codec.copied(value_from_json(self._of.element, e)) for e in elements]
+        return [self._codec.copy(value_from_json(self._of.element, e)) for e in elements]
 
     def _dumped(self, values: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(value_to_json(self._of.element, self._codec.dump(v)) for v in values)
@@ -116,7 +116,7 @@ class SplitCell(_Weighed):
         self._kept = self._loaded(given)
         self._live = self._make_list(self._kept)
 
-    def touched(self) -> int:
+    def record_change(self) -> int:
         """Records that the author changed the list; its elements have no access times."""
         self.changed = True
         return 0
@@ -128,8 +128,8 @@ class SplitCell(_Weighed):
     def set(self, value: Any) -> None:
         """Replaces the slice."""
         if value is not self._live:
-            self._live = self._make_list([self.taken(v) for v in self._checked(value)])
-            self.touched()
+            self._live = self._make_list([self.copy_in(v) for v in self._checked(value)])
+            self.record_change()
 
     def clear(self) -> None:
         """See `OperatorCell`."""
@@ -162,7 +162,7 @@ class UnionCell(_Weighed):
         self._old, self._cleared = len(self._live), False
         self._kept = (list(self._live), self._old, self._cleared)
 
-    def emptied(self) -> None:
+    def record_clear(self) -> None:
         """Records that the author cleared the list."""
         self._old, self._cleared, self.changed = 0, True, True
 

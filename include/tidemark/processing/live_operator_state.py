@@ -42,7 +42,7 @@ class TaskState:
         for cell in self._cells.values():
             cell.undo()
 
-    def left(self) -> dict[str, Part]:
+    def changed_parts(self) -> dict[str, Part]:
         """Returns the task's part of each list that it changed."""
         return {name: cell.part() for name, cell in self._cells.items() if cell.changed}
 
@@ -78,21 +78,21 @@ class OperatorStateType:
         shapes = {d.name: shape_of(d.hint, f"{operator.uid}.{d.name}") for d in operator.operator_state.descriptors}
         return cls(operator.uid, operator.operator_state, given, shapes, tasks)
 
-    def opened(self, task: int) -> TaskState:
+    def open_task(self, task: int) -> TaskState:
         """Returns the operator state of a task, with its part of each list."""
-        given = self.given.given(task, self.tasks)
+        given = self.given.part_of_task(task, self.tasks)
         cells: dict[str, OperatorCell] = {x.name: self._cell(x, given[x.name]) for x in self.given.lists}
         live: Any = object.__new__(self._live)
         object.__setattr__(live, "_cells", cells)
         return TaskState(live, cells)
 
-    def joined(self, left: Mapping[int, Mapping[str, Part]]) -> OperatorState:
+    def join_parts(self, left: Mapping[int, Mapping[str, Part]]) -> OperatorState:
         """Combines the parts of all tasks; see `model.checkpoint.plan`.
 
         Raises:
             StateOverflowError: they exceed the limit; the message names the longest list.
         """
-        made = self.given.joined(left, self.tasks)
+        made = self.given.join_parts(left, self.tasks)
         sizes = {x.name: x.size for x in made.lists}
         if sum(sizes.values()) > BOUND:
             raise too_large(self.uid, max(sizes, key=sizes.__getitem__), sum(sizes.values()))
@@ -115,7 +115,7 @@ def opened_whole(operator: Operator, lists: OperatorState) -> Any:
     found = OperatorStateType.of(operator, lists, 1) if isinstance(operator, Process) else None
     if found is None:
         return None
-    live = found.opened(0).live
+    live = found.open_task(0).live
     return found.cls(**{x.name: list(getattr(live, x.name)) for x in found.given.lists})
 
 

@@ -19,13 +19,13 @@ class LiveMap(dict[Any, Any]):
         self.cell = cell
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key, value = self.cell.taken(key, value)
+        key, value = self.cell.copy_in(key, value)
         super().__setitem__(key, value)
 
     def __delitem__(self, key: Any) -> None:
         self.cell.look_at(self, key)
         super().__delitem__(key)
-        self.cell.dropped(key)
+        self.cell.record_removal(key)
 
     def pop(self, key: Any, default: Any = _ABSENT) -> Any:
         """Removes an entry and returns its value."""
@@ -45,7 +45,7 @@ class LiveMap(dict[Any, Any]):
         """Removes all entries."""
         for key in list(dict.keys(self)):
             dict.__delitem__(self, key)
-            self.cell.dropped(key)
+            self.cell.record_removal(key)
 
     def update(self, *others: Any, **named: Any) -> None:
         """Sets entries."""
@@ -84,7 +84,7 @@ class ExpiringMap(LiveMap):
     def __getitem__(self, key: Any) -> Any:
         self.cell.look_at(self, key)
         value = super().__getitem__(key)
-        self.cell.handed(self, key)
+        self.cell.record_read(self, key)
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -139,7 +139,7 @@ class ExpiringMap(LiveMap):
         self.cell.look_at_all(self)
         found = dict(super().items())
         for key in found:
-            self.cell.handed(self, key)
+            self.cell.record_read(self, key)
         return found
 
 
@@ -157,7 +157,7 @@ class MapCell:
     def get(self) -> LiveMap:
         """Returns the map."""
         if self._live is None:
-            copied = self._type.codec.copied
+            copied = self._type.codec.copy
             made = LiveMap if self._type.ttl_ms is None else ExpiringMap
             self._live = made(self, {key: copied(plain) for key, (plain, _) in self._stored.items()})
         return self._live
@@ -177,17 +177,17 @@ class MapCell:
         """Clears all entries."""
         self.get().clear()
 
-    def taken(self, key: Any, value: Any) -> tuple[Any, Any]:
+    def copy_in(self, key: Any, value: Any) -> tuple[Any, Any]:
         """Returns the stored key and value of an entry that the author sets."""
         of = self._type
         assert of.keys is not None  # noqa: S101  (for the type checker: a map has keys)
         kept = of.keys.dump(key)
-        plain = of.dumped(value)
+        plain = of.dump(value)
         self._at[kept] = self._clock.now
         self._changed.add(kept)
-        return kept, of.codec.copied(plain)
+        return kept, of.codec.copy(plain)
 
-    def dropped(self, key: Any) -> None:
+    def record_removal(self, key: Any) -> None:
         """Records that an entry is removed."""
         self._at.pop(key, None)
         self._changed.add(key)
@@ -195,9 +195,9 @@ class MapCell:
     def look_at(self, live: LiveMap, key: Any) -> None:
         """Removes an expired entry, if expired entries are hidden."""
         at = self._at.get(key)
-        if at is not None and self._type.hides and self._type.expired(at, self._clock.now):
+        if at is not None and self._type.hides and self._type.is_expired(at, self._clock.now):
             dict.__delitem__(live, key)
-            self.dropped(key)
+            self.record_removal(key)
 
     def look_at_all(self, live: LiveMap) -> None:
         """Removes all expired entries, if expired entries are hidden."""
@@ -205,13 +205,13 @@ class MapCell:
             for key in list(self._at):
                 self.look_at(live, key)
 
-    def handed(self, live: LiveMap, key: Any) -> None:
+    def record_read(self, live: LiveMap, key: Any) -> None:
         """Records a read of an entry: renews it if a read is an access, and removes it if it has expired."""
         now, of = self._clock.now, self._type
         at = self._at[key]
-        if of.expired(at, now):
+        if of.is_expired(at, now):
             dict.__delitem__(live, key)
-            self.dropped(key)
+            self.record_removal(key)
         elif of.renews and at != now:
             self._at[key] = now
             self._changed.add(key)
@@ -219,12 +219,12 @@ class MapCell:
     def settle(self) -> bool:
         """See `Cell`."""
         of, now = self._type, self._clock.now
-        if of.hides and of.ttl_ms is not None and any(of.expired(at, now) for at in self._at.values()):
+        if of.hides and of.ttl_ms is not None and any(of.is_expired(at, now) for at in self._at.values()):
             self.look_at_all(self.get())
         if self._live is not None and of.codec.changeable:
             for key, value in dict.items(self._live):
                 stored = self._stored.get(key)
-                if key not in self._changed and stored is not None and of.dumped(value) != stored[0]:
+                if key not in self._changed and stored is not None and of.dump(value) != stored[0]:
                     self._at[key] = now
                     self._changed.add(key)
         # An entry that was added and removed within the batch leaves no trace.
@@ -248,7 +248,7 @@ class MapCell:
             plain = self._type.codec.bytes_of
             values = sum(plain(p) for p, _ in self._stored.values()) if self._live is None else 8 * len(self._at)
         else:
-            values = sum(self._type.codec.bytes_of(self._type.dumped(v)) for v in dict.values(self._live))
+            values = sum(self._type.codec.bytes_of(self._type.dump(v)) for v in dict.values(self._live))
         keys = self._type.keys
         return values + (0 if keys is None else sum(map(keys.bytes_of, self._at)))
 
@@ -265,4 +265,4 @@ class MapCell:
                 yield (name, key, None, None)
             else:
                 assert live is not None  # noqa: S101  (only live keys have changes)
-                yield (name, key, self._type.dumped(dict.__getitem__(live, key)), at)
+                yield (name, key, self._type.dump(dict.__getitem__(live, key)), at)

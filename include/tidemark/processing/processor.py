@@ -137,7 +137,7 @@ class Processing:
         waiting = iter(records)
         first = next(waiting)
         clock = KeyClock(first.at, first)
-        live, cells = self.state.opened(stored, clock)
+        live, cells = self.state.open(stored, clock)
         emitted: list[Emitted] = []
         try:
             self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted, out.task)

@@ -39,7 +39,7 @@ class Codec:
     size: Callable[[Any], int] | None = None
     changeable: bool = False
 
-    def copied(self, plain: Any) -> Any:
+    def copy(self, plain: Any) -> Any:
         """Returns the value of a stored form, sharing nothing with it."""
         return plain if self.load is None or plain is None else self.load(plain)
 
@@ -163,7 +163,7 @@ def _collection(shape: Shape) -> Codec:
 
 def _of_list(shape: Shape) -> Codec:
     element = codec_of(shape.inner[0])
-    dump_one, load_one, size_of = element.dump, element.copied, element.bytes_of
+    dump_one, load_one, size_of = element.dump, element.copy, element.bytes_of
 
     def dump(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -188,7 +188,7 @@ def _of_struct(shape: Shape, cls: Any) -> Codec:
 
     return Codec(
         dump=dump,
-        load=lambda plain: cls(**{name: codec.copied(plain[name]) for name, codec in parts}),
+        load=lambda plain: cls(**{name: codec.copy(plain[name]) for name, codec in parts}),
         size=lambda plain: sum(codec.bytes_of(plain[name]) for name, codec in parts),
         changeable=is_changeable(shape),
     )

@@ -119,7 +119,7 @@ def _register(connection: duckdb.DuckDBPyConnection, found: _Named) -> None:
         connection.register(name, table)
     for name, view in found.states.items():
         with translate_duckdb_errors(f"state of {name} cannot be read"):
-            relation = view.rows.registered(connection, f"rows of {name}")
+            relation = view.rows.register(connection, f"rows of {name}")
             connection.execute(f'CREATE TEMP VIEW "{name}" AS {view.sql(relation)}')
     for uid in found.functions:
         macro = quote_name(f"{uid}{_AT}")

@@ -78,7 +78,7 @@ class Relation:
         """Paths of all files, which a connection must be allowed to open."""
         return [path for rows, _ in self.parts if isinstance(rows, tuple) for path in rows]
 
-    def registered(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
+    def register(self, connection: duckdb.DuckDBPyConnection, name: str) -> str:
         """Registers the rows with a connection; returns the relation that a query reads."""
         selected = []
         for n, (rows, sql) in enumerate(self.parts):
@@ -146,7 +146,7 @@ def resolve(schema: OperatorSchema, now: Now, rows: Any, key: Sequence[object] |
         open_connection(relation.files) as connection,
         translate_duckdb_errors(f"state of {schema.uid} cannot be read"),
     ):
-        query = resolving_sql(schema, relation.registered(connection, "rows"), now, where=where)
+        query = resolving_sql(schema, relation.register(connection, "rows"), now, where=where)
         resolved = connection.sql(query, params=values).to_arrow_table()
         return resolved.cast(arrow_schema(empty_columns(schema)))
 
@@ -166,7 +166,7 @@ def _splitting(
 ) -> str:
     """Returns the query that finishes rows of the oldest group without newer rows, without a merge (adr/0007)."""
     keys = ", ".join(quote(k.name) for k in schema.keys)
-    oldest, above = below.registered(connection, "below"), newer.registered(connection, "newer")
+    oldest, above = below.register(connection, "below"), newer.register(connection, "newer")
     touched = f'(SELECT {keys} FROM {above}) AS "_touched"'
     alone = f'(SELECT * FROM {oldest} ANTI JOIN {touched} USING ({keys})) AS "_alone"'
     beneath = f"SELECT * FROM {oldest} SEMI JOIN {touched} USING ({keys})"
@@ -211,7 +211,7 @@ def _read_range(
             if len(relations) > 1:
                 query = _splitting(connection, schema, now, *relations)
             else:
-                query = resolving_sql(schema, relations[0].registered(connection, "rows"), now)
+                query = resolving_sql(schema, relations[0].register(connection, "rows"), now)
             yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
 
 

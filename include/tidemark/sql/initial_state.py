@@ -15,7 +15,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, r
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:
     """Returns (column, type) for each column that a table must have; null means unknown, and is not allowed in keys."""
     keys = tuple((k.name, k.type) for k in schema.keys)
-    return (*keys, *(column for f in schema.fields for column in f.state_kind.given(f)))
+    return (*keys, *(column for f in schema.fields for column in f.state_kind.imported_columns(f)))
 
 
 def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, kind: str = "value") -> str:
@@ -28,7 +28,7 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, 
         changed: id for `_changed`.
         kind: for `_kind`; tombstones only have the keys.
     """
-    held = {name: sql for f in schema.fields for name, sql in f.state_kind.stored(f, at_ms)}
+    held = {name: sql for f in schema.fields for name, sql in f.state_kind.imported_values(f, at_ms)}
     held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
     parts = [f"SELECT {typed_columns(schema, held)} FROM {relation}"]
     for f in schema.maps:

@@ -208,7 +208,7 @@ def _dropped(schema: OperatorSchema, now: int | str | None, dialect: Dialect) ->
         hidden = expired_sql('"_last_at"', f, now)
         if hidden is None or f.ttl is None or not f.ttl.clean_up_in_background:
             continue
-        made |= f.fold_kind.dropped(f, hidden, dialect, now)
+        made |= f.fold_kind.drop_expired(f, hidden, dialect, now)
     return made
 
 

@@ -59,7 +59,7 @@ class BucketPath:
         """
         return self._require(self.folder.get(self.path))
 
-    def opened(self) -> Any:  # noqa: ANN401
+    def open_seekable(self) -> Any:  # noqa: ANN401
         """Opens the object for reading at any offset; the caller closes it.
 
         Raises:

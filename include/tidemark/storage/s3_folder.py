@@ -226,7 +226,7 @@ class S3Folder:
                     return None
                 raise
 
-    def listed(self, below: str, after: str | None = None) -> Iterator[tuple[str, int]]:
+    def list_sizes(self, below: str, after: str | None = None) -> Iterator[tuple[str, int]]:
         """Yields path and size of objects; see `objects`."""
         return ((path, int(found["Size"])) for path, found in self.objects(below, after))
 
@@ -270,7 +270,7 @@ class S3Folder:
         Raises:
             StoreError: it failed; some objects may have been removed.
         """
-        paths = [path for path, _ in self.listed(f"{below}/")]
+        paths = [path for path, _ in self.list_sizes(f"{below}/")]
         for start in range(0, len(paths), BATCH):
             self.remove_all(paths[start : start + BATCH])
 

@@ -43,7 +43,7 @@ class S3Store:
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`."""
         below = f"{self.pipeline}/"
-        found = self.warehouse.listed(f"{self._path(prefix)}/")
+        found = self.warehouse.list_sizes(f"{self._path(prefix)}/")
         return sorted(path.removeprefix(below) for path, _ in found)
 
     def stamps(self, prefix: str) -> Mapping[str, str]:

@@ -37,7 +37,7 @@ class CountedFile:
 
     def __init__(self, path: WarehousePath) -> None:
         self.bytes = 0
-        self._file: Any = path.opened() if isinstance(path, BucketPath) else FileIO(path)
+        self._file: Any = path.open_seekable() if isinstance(path, BucketPath) else FileIO(path)
 
     @property
     def closed(self) -> bool:

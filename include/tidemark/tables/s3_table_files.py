@@ -35,7 +35,7 @@ class S3TableFiles:
 
     def files(self, folder: str) -> Sequence[StoredFile]:
         """See `ports.TableFiles`."""
-        found = self.warehouse.listed(f"{_checked(folder)}/")
+        found = self.warehouse.list_sizes(f"{_checked(folder)}/")
         return sorted((StoredFile(path=path, bytes=size) for path, size in found), key=lambda f: f.path)
 
     def history(self, table: str) -> TableHistory:
@@ -79,7 +79,7 @@ class _S3Logs:
 
     def versions(self, table: str, after: int) -> list[int]:
         below = f"{table}/{LOG}/"
-        names = self.warehouse.listed(below, after=f"{below}{after:020d}.json" if after >= 0 else None)
+        names = self.warehouse.list_sizes(below, after=f"{below}{after:020d}.json" if after >= 0 else None)
         found = (log_version(path.rpartition("/")[2]) for path, _ in names if path.endswith(".json"))
         return sorted(version for version in found if version is not None and version > after)
 

@@ -108,7 +108,7 @@ class _World:
             tables=self.tables,
             foreign=self.foreign,
             parallelism=self.parallelism,
-            blocked=Erasures(self.coordinator.objects).blocked,
+            blocked=Erasures(self.coordinator.objects).blocked_keys,
         )
 
     @property

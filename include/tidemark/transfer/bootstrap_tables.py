@@ -86,7 +86,7 @@ class GivenTable:
         found = connection.sql(twice).fetchall()
         if found:
             raise self._refused(f"keys occur twice: {', '.join('/'.join(map(str, key)) for key in found)}")
-        for torn, why in (found for f in self.schema.fields for found in f.state_kind.torn(f)):
+        for torn, why in (found for f in self.schema.fields for found in f.state_kind.import_faults(f)):
             if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
                 raise self._refused(why)
         return count

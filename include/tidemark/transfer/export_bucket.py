@@ -110,7 +110,7 @@ class S3Export:
     def _complete(self, made: Export, sent: Sequence[str]) -> None:
         # If this fails, the object may have been written anyway, so the files that it names must stay.
         try:
-            outcome = self.folder.put_if_absent(NAME, made.encoded())
+            outcome = self.folder.put_if_absent(NAME, made.encode())
         except UncertainPut as error:
             raise _silent(self.folder, NAME) from error
         if outcome is PutOutcome.LOST:
@@ -147,7 +147,7 @@ class S3Export:
                 f"no export in {self.folder.place.url}: it has no {NAME}",
                 next="name the folder that `tidemark export` wrote.",
             )
-        export = Export.decoded(raw)
+        export = Export.decode(raw)
         bad = [f"{f.path}: {why}" for f in export.files if (why := size_flaw(f, self.folder.size)) is not None]
         if bad:
             raise damaged_export(bad)

@@ -48,7 +48,7 @@ class FolderExport:
         if rows is None:
             rows = Relation(parts=((arrow_schema(run_columns(schema)).empty_table(), None),))
         with open_connection(rows.files) as connection, translate_duckdb_errors(f"state of {uid} cannot be read"):
-            relation = rows.registered(connection, "rows")
+            relation = rows.register(connection, "rows")
             deepest = compacted_sql(schema, relation, now, deepest=True)
             held = connection.sql(order_columns(deepest, run_columns(schema), stored_order(schema)))
             columns = arrow_schema(run_columns(schema))

@@ -38,7 +38,7 @@ class ExportFolder:
             StoreError: it cannot be read.
         """
         try:
-            export = Export.decoded((self.path / NAME).read_bytes())
+            export = Export.decode((self.path / NAME).read_bytes())
             bad = [f"{f.path}: {why}" for f in export.files if (why := self._flaw(f)) is not None]
             bad += [why for uid, state in export.states.items() for why in self._misfits(uid, state)] if not bad else []
         except (FileNotFoundError, NotADirectoryError) as error:

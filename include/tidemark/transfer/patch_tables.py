@@ -69,7 +69,7 @@ class PatchRows:
         made = self._connection.sql(order_columns(numbered_sql("made", number), columns, stored_order(schema)))
         return folder.files(name, made.to_arrow_reader(_BATCH), arrow_schema(columns))
 
-    def told(self, files: Sequence[ExportedFile]) -> PatchedState:
+    def describe(self, files: Sequence[ExportedFile]) -> PatchedState:
         """Returns the effect of the patch, given its files."""
         schema = self._given.schema
         (new, equal) = self._connection.sql(compared_sql(schema, "given", "was", "becomes")).fetchall()[0]
@@ -105,7 +105,7 @@ def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
     with open_connection(rows.files) as connection:
         with translate_duckdb_errors(f"state of {given.schema.uid} cannot be patched"):
             _load(connection, given)
-            _make(connection, given, rows.registered(connection, "rows"))
+            _make(connection, given, rows.register(connection, "rows"))
         yield PatchRows(connection, given)
 
 

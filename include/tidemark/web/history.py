@@ -169,7 +169,7 @@ class History:
             next((n for n in after if self.entry(n) is not None), None),
         )
 
-    def completed(self, number: int) -> HistoryEntry | None:
+    def completed_entry(self, number: int) -> HistoryEntry | None:
         """The entry of a completed checkpoint, if it was read already."""
         found = self._final.get(number)
         return found if found is not None and found.status is CheckpointStatus.COMPLETED else None

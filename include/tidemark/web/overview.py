@@ -141,7 +141,7 @@ def _health(context: Context, name: str, live: Branch | None, history: History) 
     on_live = (e for e in later if live is not None and e.slot.timeline == live.timeline)
     failures = sum(e.status is CheckpointStatus.FAILED and counts_as_failure(e) for e in on_live)
     at = None if live is None else observability.measure_deadline(context, name, live)
-    stop = Stops(context.coordinator(name).objects).standing()
+    stop = Stops(context.coordinator(name).objects).current()
     now = context.clock.now_ms()
     return PipelineHealth(
         live=None if live is None else live.timeline,
@@ -191,6 +191,6 @@ def _ancestry(history: History, live: Branch) -> Iterator[HistoryEntry]:
     """Completed checkpoints of a timeline and of its ancestors, newest first."""
     begun = None if live.genesis is None else live.genesis.parent
     number = begun if live.newest is None else live.newest.id
-    while number is not None and (found := history.completed(number)) is not None:
+    while number is not None and (found := history.completed_entry(number)) is not None:
         yield found
         number = found.parent

@@ -282,7 +282,7 @@ def test_a_claimed_one_belongs_to_its_timeline_and_a_second_claim_is_refused(ban
 
 def test_of_two_changes_at_the_same_moment_one_is_told_of_the_other(bank: BankPipeline) -> None:
     made = bank.savepoints.create(asked())
-    other = made.revised(SavepointChange(note="theirs"), now_ms=1, write_id="w")
+    other = made.revise(SavepointChange(note="theirs"), now_ms=1, write_id="w")
 
     class Overtaken(MemoryStore):
         """Somebody else writes between our look and our put."""

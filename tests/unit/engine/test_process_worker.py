@@ -94,7 +94,7 @@ def test_what_silent_tasks_have_is_carried_over() -> None:
     operator, state = given()
     lists = OperatorStateType.of(operator, state, 3)
     assert lists is not None
-    made = {x.name: x.elements for x in lists.joined({1: {"samples": Part(elements=("x",))}}).lists}
+    made = {x.name: x.elements for x in lists.join_parts({1: {"samples": Part(elements=("x",))}}).lists}
     assert made == {"samples": ("s0", "s1", "s2", "x", "s5", "s6"), "rules": ("r0", "r1")}
-    cleared = lists.joined({2: {"rules": Part(elements=("y",), cleared=True)}, 0: {"rules": Part(elements=("x",))}})
+    cleared = lists.join_parts({2: {"rules": Part(elements=("y",), cleared=True)}, 0: {"rules": Part(elements=("x",))}})
     assert {x.name: x.elements for x in cleared.lists}["rules"] == ("x", "y")

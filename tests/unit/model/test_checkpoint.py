@@ -47,9 +47,9 @@ def test_a_checkpoint_waits_for_every_operator() -> None:
     assert pending.acknowledge(ack("b")) is Acknowledgement.SUCCESS
     assert pending.missing == ["a"]
     with pytest.raises(UsageError, match="no ack of a"):
-        pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+        pending.seal(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
     assert pending.acknowledge(ack("a")) is Acknowledgement.SUCCESS
-    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    sealed = pending.seal(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
     assert [a.uid for a in sealed.acks] == ["b", "a"]
 
 
@@ -58,7 +58,7 @@ def test_a_second_ack_and_a_stranger_change_nothing() -> None:
     pending.acknowledge(ack("a", read=1, applied=1))
     assert pending.acknowledge(ack("a")) is Acknowledgement.DUPLICATE
     assert pending.acknowledge(ack("z")) is Acknowledgement.UNKNOWN
-    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    sealed = pending.seal(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
     assert [a.applied for a in sealed.acks] == [1]
 
 
@@ -72,7 +72,7 @@ def test_a_manifest_names_every_operator_in_any_order() -> None:
     pending = PendingCheckpoint(plan_of("b", "a"))
     for uid in ("a", "b"):
         pending.acknowledge(ack(uid))
-    sealed = pending.sealed(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
+    sealed = pending.seal(attempt=1, facts=FACTS, verdict=Verdict(), timings_ms={})
     made = Checkpoint(plan=plan_of("a", "b"), sealed=sealed, covered_until_ms=None)
     assert set(made.handles) == {"a", "b"}
     for acks in (sealed.acks[:1], (sealed.acks[0], sealed.acks[0]), (*sealed.acks, ack("z"))):

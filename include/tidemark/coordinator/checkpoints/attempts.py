@@ -116,7 +116,7 @@ class Attempts:
         )
 
     def _slot_taken(self, plan: CheckpointPlan) -> Completed | Subsumed | None:
-        entry = self.objects.published(plan.slot.timeline, plan.slot.sequence)
+        entry = self.objects.first_entry(plan.slot.timeline, plan.slot.sequence)
         if entry is None:
             return None
         if isinstance(entry, Closing):

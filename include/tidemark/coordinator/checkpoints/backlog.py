@@ -72,7 +72,7 @@ def _backlog(
         records=sum(due.records for due in waiting),
         since_ms=min((p.planned_at_ms for p in plans), default=None),
         failure=failure if failure is not None and failure.checkpoint in {p.id for p in plans} else None,
-        skipped=len(refusals.skipped(table.name)),
+        skipped=len(refusals.list_skipped(table.name)),
     )
 
 

@@ -74,7 +74,7 @@ class Publisher:
         won = self.objects.put(keys.slot_key(slot.timeline, slot.sequence), checkpoint) is PutOutcome.WON
         if won:
             return Completed(checkpoint=checkpoint, won=True)
-        entry = self.objects.published(slot.timeline, slot.sequence)
+        entry = self.objects.first_entry(slot.timeline, slot.sequence)
         if isinstance(entry, Closing):
             return Subsumed(plan=plan, closing=entry)
         if entry == checkpoint:
@@ -105,7 +105,7 @@ class Publisher:
         if plan.parent is None:
             return None
         slot = plan.slot
-        entry = Timelines(self.objects).reached(slot.timeline, slot.sequence - 1)
+        entry = Timelines(self.objects).entry_at(slot.timeline, slot.sequence - 1)
         if entry is None or isinstance(entry, Closing):
             raise CorruptObjectError(
                 f"object missing: {keys.slot_key(slot.timeline, slot.sequence - 1)}, the parent of {plan.name}",
@@ -203,9 +203,9 @@ class CheckpointCoordinator:
 
     def open_plan(self, timeline: str | None = None) -> NothingOpen | PlanState:
         """Returns the plan at the next slot of a timeline (by default the live one), with its state."""
-        return self.standing(self.head(timeline))
+        return self.next_plan(self.head(timeline))
 
-    def standing(self, head: Head) -> NothingOpen | PlanState:
+    def next_plan(self, head: Head) -> NothingOpen | PlanState:
         """Returns the plan at the slot after a head, with its state."""
         slot, aborted = head.next_slot, list[AbortRecord]()
         while (plan := self.objects.plan(slot)) is not None:
@@ -231,7 +231,7 @@ class CheckpointCoordinator:
         """
         while True:
             head = self.head(timeline)
-            found = self.standing(head)
+            found = self.next_plan(head)
             if isinstance(found, SealedPlan):
                 done = self.publish(found.plan, found.sealed)
                 if isinstance(done, Completed):

@@ -48,4 +48,4 @@ def _sealed(plan: CheckpointPlan, attempt: int) -> Sealed:
             )
         )
     facts = BatchFacts.after(plan, records=0, size=0, seen={})
-    return pending.sealed(attempt=attempt, facts=facts, verdict=Verdict(), timings_ms={})
+    return pending.seal(attempt=attempt, facts=facts, verdict=Verdict(), timings_ms={})

@@ -257,7 +257,7 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
         if table is None or sink is None:
             continue
         lacks = partial(table.lacks, topic_ids=plan.topic_ids)
-        rows = (r for r in batch.emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
+        rows = (r for r in batch.read_emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
         left = emitted_rows(plan, table, rows, skipped(table.name))
         steps.take(f"sent.{uid}", partial(sink.write, left, commit_id(plan), services))
 
@@ -308,7 +308,7 @@ class CheckpointJob:
             for uid in batch.uids:
                 ack, runs[uid] = self._operator(steps, batch, uid)
                 pending.acknowledge(ack)
-            rejected = batch.rejected()
+            rejected = batch.count_rejected()
             verdict = steps.take("gate", lambda: batch.judge(_paths(steps, runs)))
             refuse_failed(plan, verdict)
             batch.refuse_recreated()
@@ -318,7 +318,7 @@ class CheckpointJob:
             _close_after(error, batch)
             raise
         batch.close()
-        sealed = pending.sealed(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
+        sealed = pending.seal(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
         return _seal(steps, replace(sealed, rejected=rejected, sealed_at_ms=self.clock.now_ms()))
 
     def _steps(self, attempt: Attempt) -> Steps:

@@ -246,7 +246,7 @@ def list_undelivered(coordinator: CheckpointCoordinator) -> Sequence[Undelivered
     if head.entry is None or isinstance(head.entry, Closing):
         return []
     sent = SentRecords(timelines)
-    found = sent.undelivered(head.entry, timelines.chain(head.timeline), lambda: sent.of(head.timeline))
+    found = sent.list_undelivered(head.entry, timelines.chain(head.timeline), lambda: sent.of(head.timeline))
     return [replace(due, timeline=head.timeline) for due in found if not due.is_gone]
 
 

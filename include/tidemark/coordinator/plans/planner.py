@@ -329,7 +329,7 @@ class Planner:
         return Freezer(objects=self.objects, write_ids=self.write_ids, listener=self.listener)
 
     def _stopped(self, pipeline: Pipeline) -> Refused | None:
-        record = Stops(self.objects).standing()
+        record = Stops(self.objects).current()
         if record is None:
             return None
         return Refused(

@@ -147,7 +147,7 @@ class IntervalEnd:
     isolation: str
     max_records: int | None = None
 
-    def reached(
+    def interval_ends(
         self, ranges: Mapping[TopicPartition, OffsetRange], log: SourceLog
     ) -> tuple[dict[TopicPartition, int], bool]:
         """Returns where the interval ends in each range, and False if it may continue beyond that.
@@ -371,7 +371,7 @@ def _ends(
     starts, whole = found.starts, True
     ends = {tp: max(found.bounds[tp].end, start) for tp, start in starts.items()}
     if interval is not None:
-        ends, whole = interval.reached({tp: OffsetRange(starts[tp], end) for tp, end in ends.items()}, log)
+        ends, whole = interval.interval_ends({tp: OffsetRange(starts[tp], end) for tp, end in ends.items()}, log)
     if request.max_records is None:
         return ends, whole
     cut = {tp: min(end, starts[tp] + request.max_records) for tp, end in ends.items()}

@@ -88,7 +88,7 @@ class SentRecords:
                 found = merge_sent(merge_sent(found, later), merge_sent(legacy, closing.delivered))
         return found
 
-    def undelivered(
+    def list_undelivered(
         self, entry: Checkpoint | Genesis, line: Iterable[Checkpoint], sent: Callable[[], Sent]
     ) -> list[Undelivered]:
         """Lists the undelivered checkpoints of a lineage, oldest first.
@@ -176,7 +176,7 @@ class SentRecords:
         head = self.timelines.head(timeline)
         if not isinstance(head.entry, Closing):
             return head
-        return replace(head, sequence=head.sequence - 1, entry=self.timelines.reached(timeline, head.sequence - 1))
+        return replace(head, sequence=head.sequence - 1, entry=self.timelines.entry_at(timeline, head.sequence - 1))
 
     def _promotes(self) -> list[Closing]:
         return [c for c in self.timelines.closings() if c.why == "promote"]

@@ -54,13 +54,13 @@ class PromotionClaims:
         """Whether the end of a timeline was announced, so that nothing can make it live."""
         return any(record.is_end for record in self._all(timeline))
 
-    def standing(self, timeline: str) -> PromotionClaim | None:
+    def current(self, timeline: str) -> PromotionClaim | None:
         """The claim that prevents the end of a timeline; None if there is none."""
         return next((r for r in self._all(timeline) if not r.is_end and self.may_win(r)), None)
 
     def may_win(self, claim: PromotionClaim) -> bool:
         """Whether the claimed slot is free, or holds the closing of the promote that the claim announces."""
-        entry = self.objects.published(claim.closes, claim.sequence)
+        entry = self.objects.first_entry(claim.closes, claim.sequence)
         return entry is None or (isinstance(entry, Closing) and entry.successor == claim.timeline)
 
     def _all(self, timeline: str) -> Iterator[PromotionClaim]:

@@ -18,7 +18,7 @@ class Holds:
         """The holds of a savepoint, numbered."""
         return Series(self.objects, HoldRecord, f"holds/{savepoint}/", lambda n: keys.hold_key(savepoint, n))
 
-    def standing(self, savepoint: str) -> HoldRecord | None:
+    def current(self, savepoint: str) -> HoldRecord | None:
         """The hold that is in place; None if there is none."""
         _, found = self.series(savepoint).newest()
         return None if found is None or found.released else found
@@ -26,5 +26,5 @@ class Holds:
     def all(self) -> Mapping[str, HoldRecord]:
         """Every hold that is in place, by savepoint."""
         names = {key.split("/")[1] for key in self.objects.list("holds/")}
-        found = {name: self.standing(name) for name in sorted(names)}
+        found = {name: self.current(name) for name in sorted(names)}
         return {name: record for name, record in found.items() if record is not None}

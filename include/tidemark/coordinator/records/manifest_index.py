@@ -98,7 +98,7 @@ class ManifestIndex:
 
     def save(self) -> None:
         """Saves the index for the next process; does nothing if nothing new was read."""
-        held = self._known().stamped()
+        held = self._known().drop_unstamped()
         if self.cache is not None and held != self._kept:
             self.cache.put(self.name, written_index(held))
             self._kept = held

@@ -159,7 +159,7 @@ class Objects:
         Raises:
             CorruptObjectError: the entry is damaged; the message names the key.
         """
-        found = self.published(timeline, sequence)
+        found = self.first_entry(timeline, sequence)
         if found is None or isinstance(found, Closing):
             return found
         while (later := self.entry(keys.revision_key(timeline, sequence, found.revision + 1))) is not None:
@@ -167,7 +167,7 @@ class Objects:
             found = later
         return found
 
-    def published(self, timeline: str, sequence: int) -> SlotEntry | None:
+    def first_entry(self, timeline: str, sequence: int) -> SlotEntry | None:
         """Returns the entry that took a slot first, ignoring later revisions. For publishers; not for reading state.
 
         Raises:

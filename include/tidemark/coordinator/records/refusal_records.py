@@ -48,14 +48,14 @@ class Refusals:
         """Leaves a record out from now on. Returns whether this call did so."""
         return self.objects.put(skip_key(record.sink, record.record), record) is PutOutcome.WON
 
-    def skipped(self, sink: str) -> list[SkippedRecord]:
+    def list_skipped(self, sink: str) -> list[SkippedRecord]:
         """The records of a sink that are left out, oldest first."""
         read = (self.objects.read(SkippedRecord, key) for key in self.objects.list(f"skips/{sink}/"))
         return sorted((found for found in read if found is not None), key=lambda r: (r.at_ms, r.record))
 
     def skipped_ids(self, sink: str) -> frozenset[str]:
         """Ids of the records of a sink that are left out."""
-        return frozenset(found.record for found in self.skipped(sink))
+        return frozenset(found.record for found in self.list_skipped(sink))
 
     def sinks(self) -> list[str]:
         """Names of the sinks that leave records out."""

@@ -53,7 +53,7 @@ def branch(timelines: Timelines, name: str, live: str) -> Branch:
     first = timelines.entry(name, 1)
     genesis = first if isinstance(first, Genesis) else None
     closing = head.entry if isinstance(head.entry, Closing) else None
-    last = timelines.reached(name, head.sequence - 1) if closing is not None else head.entry
+    last = timelines.entry_at(name, head.sequence - 1) if closing is not None else head.entry
     return Branch(
         timeline=name,
         genesis=genesis,

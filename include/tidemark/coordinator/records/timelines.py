@@ -91,7 +91,7 @@ class Timelines:
             NotFoundError: the timeline is not the first one and has no genesis.
         """
         sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
-        entry = self.reached(timeline, sequence)
+        entry = self.entry_at(timeline, sequence)
         while (later := self._objects.slot(timeline, sequence + 1)) is not None:
             sequence, entry = sequence + 1, later
         if entry is None and timeline != keys.FIRST_TIMELINE:
@@ -110,7 +110,7 @@ class Timelines:
                 raise
             return None
 
-    def reached(self, timeline: str, sequence: int) -> SlotEntry | None:
+    def entry_at(self, timeline: str, sequence: int) -> SlotEntry | None:
         """The entry that a timeline had reached at a slot: its entry, or the one before if it was given up."""
         for place in range(sequence, 0, -1):
             entry = self.entry(timeline, place)
@@ -221,7 +221,7 @@ class Timelines:
     def _newest(self, head: Head) -> Checkpoint | None:
         entry = head.entry
         if isinstance(entry, Closing):
-            entry = self.reached(head.timeline, entry.sequence - 1)
+            entry = self.entry_at(head.timeline, entry.sequence - 1)
         if isinstance(entry, Genesis):
             return self._nearest(entry.parent)
         return entry if isinstance(entry, Checkpoint) else None
@@ -248,7 +248,7 @@ class Stops:
         """All stop records, numbered."""
         return Series(self.objects, StopRecord, "stops/", keys.stop_key)
 
-    def standing(self) -> StopRecord | None:
+    def current(self) -> StopRecord | None:
         """The stop that is in effect; None if plans may be made."""
         _, found = self.series.newest()
         return found if found is not None and found.stopped else None
@@ -329,7 +329,7 @@ class Erasures:
         found = (self.get(n) for n in range(1, number + 1))
         return [record for record in found if record is not None]
 
-    def blocked(self, plan: CheckpointPlan) -> tuple[BlockedKey, ...]:
+    def blocked_keys(self, plan: CheckpointPlan) -> tuple[BlockedKey, ...]:
         """The blocked keys that the records of a plan are compared with."""
         return tuple(
             BlockedKey(uid=uid, key=typed_key(plan.schemas[uid], record.key), ends=record.ends_of(plan.topic_ids))
@@ -341,7 +341,7 @@ class Erasures:
 
 def is_outdated(objects: Objects, plan: CheckpointPlan) -> bool:
     """Whether a plan is based on a state that was revised since, so that it must be made again."""
-    before = Timelines(objects).reached(plan.slot.timeline, plan.slot.sequence - 1)
+    before = Timelines(objects).entry_at(plan.slot.timeline, plan.slot.sequence - 1)
     revision = 0 if before is None or isinstance(before, Closing) else before.revision
     return revision != plan.parent_revision
 

@@ -47,7 +47,7 @@ class Importing:
     @property
     def origin(self) -> str:
         """Lets an import recognize its own plan."""
-        return f"import {sha256_of(self.export.encoded())}"
+        return f"import {sha256_of(self.export.encode())}"
 
     def folder(self, uid: str, number: int) -> str:
         """The folder for an operator's imported tables, relative to the warehouse."""
@@ -150,7 +150,7 @@ class Importer:
             checked_timeline(timeline)
         if isinstance(self.coordinator.objects.slot(timeline, 1), Genesis | Closing):
             raise _has_begun(wanted)
-        return self.coordinator.standing(Head(timeline=timeline, sequence=0, entry=None))
+        return self.coordinator.next_plan(Head(timeline=timeline, sequence=0, entry=None))
 
     def take_id(self, slot: Slot, least: int) -> int:
         """Allocates a checkpoint id of at least `least`: rows keep the ids of the checkpoints that changed them."""

@@ -48,7 +48,7 @@ class Promotion:
                 return Superseded(closing=fork.entry)
             if live.timeline == name:
                 return Promoted(closing=self._closing_of(name))
-            found = self.compared(live, fork, send=send)
+            found = self.compare(live, fork, send=send)
             if discard and first:
                 approved = {x.id for x in found.left}
             if not {x.id for x in found.left} <= approved:
@@ -57,7 +57,7 @@ class Promotion:
                 return Promoted(closing=found.closing, replaced=found.replaced, left=found.left, won=True)
             first = False
 
-    def compared(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
+    def compare(self, live: Head, fork: Head, *, send: bool = False) -> Promoted:
         """The effect of a promote: which checkpoints of the live timeline it replaces, and which it leaves behind."""
         timelines, entry = self.coordinator.timelines, fork.entry
         if isinstance(entry, Closing) and not entry.successor:

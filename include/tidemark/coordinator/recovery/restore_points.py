@@ -58,7 +58,7 @@ class RestorePoints:
             genesis = self.objects.slot(timeline, 1)
             if points[-1] is None or (isinstance(genesis, Genesis) and self._began_too_late(genesis, gone)):
                 return None
-        return last.called(name)
+        return last.with_name(name)
 
     def _began_too_late(self, genesis: Genesis, gone: set[str]) -> bool:
         return f"chk-{genesis.parent}" in gone or bool(_read(partial(is_stillborn, self.objects, genesis)))
@@ -175,7 +175,7 @@ class RestorePoints:
             return None
         pinned = find(record.checkpoint_name)
         gone = {self.where(keys.id_key(record.checkpoint)): f"there is no completed {record.checkpoint_name}"}
-        return CheckedRestorePoint(name=name, flaws=gone) if pinned is None else pinned.called(name)
+        return CheckedRestorePoint(name=name, flaws=gone) if pinned is None else pinned.with_name(name)
 
     def _find(self, name: str) -> CheckedRestorePoint | None:
         try:

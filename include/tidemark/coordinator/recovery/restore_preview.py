@@ -140,7 +140,7 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
 
 def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:
     """Rows that the restored timeline would send first: those of its ancestors that no timeline has sent."""
-    for due in sent.undelivered(genesis, line, lambda: genesis.sent):
+    for due in sent.list_undelivered(genesis, line, lambda: genesis.sent):
         plan = due.checkpoint.plan
         if not due.passed_over.contains(OffsetCoverage.of(plan.ranges, plan.topic_ids)):
             yield due

@@ -116,7 +116,7 @@ class Patcher:
     def _standing(self, wanted: Patching, genesis: Genesis) -> Slot | CheckpointPlan:
         """The free slot after the genesis, or the plan that an earlier call has put there."""
         head = Head(timeline=genesis.timeline, sequence=genesis.sequence, entry=genesis)
-        standing = self.coordinator.standing(head)
+        standing = self.coordinator.next_plan(head)
         if isinstance(standing, NothingOpen):
             return standing.slot
         plan = standing.checkpoint.plan if isinstance(standing, Completed) else standing.plan

@@ -18,7 +18,7 @@ def needed_by(coordinator: CheckpointCoordinator, savepoint: SavepointRecord) ->
     plan in progress reads the checkpoint's state. A pipeline that was stopped with it continues from it. A legal hold
     lasts until it is released. Another savepoint of the same checkpoint is a separate pin and needs nothing.
     """
-    hold = Holds(coordinator.objects).standing(savepoint.name)
+    hold = Holds(coordinator.objects).current(savepoint.name)
     held = () if hold is None else (f"a legal hold of {hold.owner}: {hold.why}",)
     found = tuple(_timelines_and_plans(coordinator, savepoint.checkpoint)) + tuple(_stop(coordinator, savepoint.name))
     return held + found
@@ -35,6 +35,6 @@ def _timelines_and_plans(coordinator: CheckpointCoordinator, checkpoint: int) ->
 
 
 def _stop(coordinator: CheckpointCoordinator, name: str) -> Iterator[str]:
-    stop = Stops(coordinator.objects).standing()
+    stop = Stops(coordinator.objects).current()
     if stop is not None and stop.savepoint == name:
         yield "the pipeline, which is stopped with it"

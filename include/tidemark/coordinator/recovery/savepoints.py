@@ -118,7 +118,7 @@ class Savepoints:
         now = self.coordinator.clock.now_ms()
         if change.moves_expiry:
             _refuse_past(change.expires_at_ms, now)
-        return self._put(found.revised(change, now_ms=now, write_id=self.coordinator.write_ids()))
+        return self._put(found.revise(change, now_ms=now, write_id=self.coordinator.write_ids()))
 
     def needed_by(self, name: str) -> Sequence[str]:
         """Lists what keeps a savepoint from being disposed, in words; empty if nothing does.
@@ -159,7 +159,7 @@ class Savepoints:
         except ConflictError:
             # Another disposal may have searched earlier and found nothing: one more revision makes its last put fail.
             c = self.coordinator
-            self._put(found.revised(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
+            self._put(found.revise(SavepointChange(), now_ms=c.clock.now_ms(), write_id=c.write_ids()))
             self.tombstones.withdraw(tombstone, "it is needed")
             raise
         listener("dispose", "before")
@@ -275,7 +275,7 @@ class Savepoints:
 
     def _ended(self, record: SavepointRecord, claimed_by: str | None = None) -> SavepointRecord:
         c = self.coordinator
-        return self._put(record.ended(now_ms=c.clock.now_ms(), write_id=c.write_ids(), claimed_by=claimed_by))
+        return self._put(record.end(now_ms=c.clock.now_ms(), write_id=c.write_ids(), claimed_by=claimed_by))
 
     def _put(self, record: SavepointRecord) -> SavepointRecord:
         if self._series(record.name).put(record.revision, record) is PutOutcome.LOST:

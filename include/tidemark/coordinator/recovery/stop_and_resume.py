@@ -52,7 +52,7 @@ class Stopping:
         Raises:
             StoreError: the stop was not recorded.
         """
-        standing = self._stops.standing()
+        standing = self._stops.current()
         if standing is not None:
             return self._result(standing)
         with self._running_on():
@@ -70,7 +70,7 @@ class Stopping:
             ConflictError: the name is taken, or the pipeline is stopped already without this savepoint.
             TidemarkError: as `complete` raises. In every case the pipeline continues to run, and the error says so.
         """
-        standing = self._stops.standing()
+        standing = self._stops.current()
         if standing is not None:
             return self._repeat_stop(standing, request)
         with self._running_on():
@@ -84,7 +84,7 @@ class Stopping:
         Raises:
             ConflictError: the pipeline was drained, and `force` is not given.
         """
-        standing = self._stops.standing()
+        standing = self._stops.current()
         if standing is None:
             return None
         if standing.drained and not force:
@@ -171,6 +171,6 @@ class Stopping:
 
     def _whether_stopped(self) -> str:
         try:
-            return _RUNS_ON if self._stops.standing() is None else "the pipeline is stopped"
+            return _RUNS_ON if self._stops.current() is None else "the pipeline is stopped"
         except StoreError:
             return "whether the pipeline is stopped is not known, because the store does not answer"

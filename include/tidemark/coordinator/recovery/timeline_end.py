@@ -37,10 +37,10 @@ class Ending:
         if isinstance(head.entry, Closing) and not head.entry.successor:
             return self._ended(head.entry)
         self._refuse_live(head)
-        claim = c.promotion_claims.standing(name)
+        claim = c.promotion_claims.current(name)
         if claim is not None:
             raise self._claimed(claim)
-        found = c.standing(head)
+        found = c.next_plan(head)
         if isinstance(found, OpenPlan | SealedPlan):
             raise ConflictError(
                 f"{found.plan.name} is in progress on timeline {name}",

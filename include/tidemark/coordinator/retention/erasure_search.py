@@ -145,7 +145,7 @@ class Searcher:
             self._segments[segment] = tuple(self.tables.files_of(segment))
         return self._segments[segment]
 
-    def erased(self, schema: OperatorSchema) -> ErasedKey:
+    def erased_key(self, schema: OperatorSchema) -> ErasedKey:
         """The key as rows hold it."""
         return ErasedKey.of(schema, self.key)
 
@@ -166,7 +166,7 @@ class Searcher:
             for f in self.files_of(segment):
                 at = (segment.path, f.path)
                 if at not in self._held and schema is not None:
-                    self._held[at] = self.files.rows_of(segment.path, f, self.erased(schema))
+                    self._held[at] = self.files.rows_of(segment.path, f, self.erased_key(schema))
                 if self._held.get(at):
                     found[at] = HeldFile(file=f, rows=self._held[at])
         return found

@@ -46,7 +46,7 @@ class Rewritten:
         """Whether a restore point names anything that was rewritten."""
         return any(self.without(handle) != handle for _, handle in handles_of(entry))
 
-    def revised(self, entry: Entry, erasure: int) -> Entry:
+    def revise(self, entry: Entry, erasure: int) -> Entry:
         """A restore point without the key. Its plan changes too, so that it can be replayed from its current parent."""
         if isinstance(entry, Genesis):
             return replace(entry, handles=self.of(entry.handles), left_behind=self.of(entry.left_behind))
@@ -135,7 +135,7 @@ class Rewriter:
             return {}
         files = [h.file for _, h in sorted(held.items())]
         c.listener("erase.files", "before")
-        written = self.searcher.files.without(table, files, self.searcher.erased(schema), folder)
+        written = self.searcher.files.without(table, files, self.searcher.erased_key(schema), folder)
         c.listener("erase.files", "after")
         made: dict[str, LiveFile | None] = {}
         for f in files:

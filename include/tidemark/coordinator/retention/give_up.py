@@ -150,7 +150,7 @@ class GivingUp:
         manifest = self._manifest(plan, survey)
         assert manifest is not None  # noqa: S101  (for the type checker: `_pinned` has looked)
         last = keys.greatest(c.objects.list(f"timelines/{slot.timeline}/")) == slot.sequence
-        before = c.timelines.reached(slot.timeline, slot.sequence - 1) if last else None
+        before = c.timelines.entry_at(slot.timeline, slot.sequence - 1) if last else None
         number = before.id if isinstance(before, Checkpoint) else None if before is None else plan.parent
         parent = None if number is None else f"chk-{number}"
         gone = parent is not None and survey.is_released(int(parent.removeprefix("chk-")))

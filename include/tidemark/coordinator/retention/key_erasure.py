@@ -204,11 +204,11 @@ class Eraser:
             # other.
             now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
             if now > genesis.parent_revision or done.changes(genesis):
-                after = done.revised(replace(genesis, parent_revision=now), record.number)
+                after = done.revise(replace(genesis, parent_revision=now), record.number)
                 if not self._put(record, genesis, after, done):
                     return ()
         for checkpoint in checkpoints:
-            if not self._put(record, checkpoint, done.revised(checkpoint, record.number), done):
+            if not self._put(record, checkpoint, done.revise(checkpoint, record.number), done):
                 return ()
         return tuple(found.by_entry)
 

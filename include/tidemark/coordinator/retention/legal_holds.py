@@ -43,7 +43,7 @@ class Holding:
             NotFoundError: there is no hold.
             ConflictError: another process changed it at the same moment.
         """
-        found = Holds(self.coordinator.objects).standing(name)
+        found = Holds(self.coordinator.objects).current(name)
         if found is None:
             raise NotFoundError(
                 f"no legal hold on savepoint {name!r}", next=f"tidemark savepoint list {self.coordinator.name}"

@@ -122,7 +122,7 @@ def _pins_below(coordinator: CheckpointCoordinator, genesis: Genesis | None) -> 
     if genesis is not None:
         timelines = coordinator.timelines
         line = timelines.ancestry(timelines.checkpoint(genesis.parent))
-        for due in SentRecords(timelines).undelivered(genesis, line, dict):
+        for due in SentRecords(timelines).list_undelivered(genesis, line, dict):
             if not due.is_gone:
                 yield due.checkpoint.id, _may_send(genesis.timeline)
 

@@ -81,7 +81,7 @@ class Survey:
         """Checkpoints that nothing keeps, sorted by id."""
         return [c for c in self.lines.all() if not self.reasons.get(c.id)]
 
-    def pinned(self, tombstone: TombstoneRecord) -> tuple[str, ...]:
+    def pin_reasons(self, tombstone: TombstoneRecord) -> tuple[str, ...]:
         """Why the checkpoint of a tombstone stays."""
         if any(keys.slot_key(*keys.place_of(found.key)) == tombstone.place for found in self.damage.manifests):
             return ("its manifest is damaged",)
@@ -148,7 +148,7 @@ def collect_roots(coordinator: CheckpointCoordinator, rule: Retention | None) ->
         *pins_of_deliveries(coordinator, lines, damage),
         *damage.pins(read.values()),
     ]
-    stopped = Stops(objects).standing() is not None
+    stopped = Stops(objects).current() is not None
     index.save()
     by_rule, pinned = kept_by(rule and rule.in_force(stopped=stopped), lines), collect_reasons(pins)
     return Survey(
@@ -194,7 +194,7 @@ def _read_open_timelines(
             continue
         if head.entry is not None:
             heads[name] = head.entry
-        found = coordinator.standing(head)
+        found = coordinator.next_plan(head)
         if isinstance(found, OpenPlan | SealedPlan):
             plans[name] = found.plan
         if isinstance(found, SealedPlan):

@@ -90,7 +90,7 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
     ]
     kept: dict[int, tuple[str, ...]] = {}
     for history in histories:
-        for number, why in rule.kept((c.id, c.logical_time_ms) for c in history).items():
+        for number, why in rule.select((c.id, c.logical_time_ms) for c in history).items():
             kept[number] = tuple(dict.fromkeys((*kept.get(number, ()), *why)))
     return kept
 
@@ -106,7 +106,7 @@ class Rules:
         """All declared rules, numbered."""
         return Series(self.coordinator.objects, RetentionRecord, "retention/", keys.retention_key)
 
-    def standing(self) -> Retention | None:
+    def current(self) -> Retention | None:
         """The rule in effect; None if none was declared, so that everything is kept.
 
         Raises:

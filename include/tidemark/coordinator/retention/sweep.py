@@ -154,7 +154,7 @@ class Sweeper:
 
     def _decide(self, tombstone: TombstoneRecord, again: Survey) -> bool:
         """Decides whether a checkpoint is released; a pin that was found after its tombstone was raised keeps it."""
-        pinned = again.pinned(tombstone)
+        pinned = again.pin_reasons(tombstone)
         with self._step("decisions"):
             if pinned:
                 self._tombstones.withdraw(tombstone, f"kept by {'; '.join(pinned)}")

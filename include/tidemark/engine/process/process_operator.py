@@ -213,7 +213,7 @@ def run_process(task: ProcessTask) -> ProcessFrame:
         if task.lists is None:
             return made
         left = dict(left_of(text) for r in found for text in r["lists"])
-        return replace(made, operator_state=task.lists.joined(left))
+        return replace(made, operator_state=task.lists.join_parts(left))
     except TidemarkError:
         made.release()
         raise
@@ -221,7 +221,7 @@ def run_process(task: ProcessTask) -> ProcessFrame:
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
     """Returns the rows that a sink does not have yet; see `SinkTable.covered`."""
-    for tp, ranges in plan.sinks[uid].skipped(plan.ranges, plan.topic_ids).items():
+    for tp, ranges in plan.sinks[uid].skipped_offsets(plan.ranges, plan.topic_ids).items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
         offset = F.col("_offset")
         rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))

@@ -75,16 +75,16 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     work: Work = cloudpickle.loads(blob)
     task = _task()
     lists = work.processing.lists
-    sent, out = _Sender(work), Output(task=None if lists is None else lists.opened(task))
+    sent, out = _Sender(work), Output(task=None if lists is None else lists.open_task(task))
     waiting = iter(batches)
     try:
         for key, group in groupby(_rows(work, waiting), key=itemgetter(0)):
             stored, first = _split(group)
             if first is not None:
                 work.processing.process(key, stored, chain((first,), (item for _, _, item in group)), out)
-            yield from sent.flushed(out, at_least=FLUSH)
-        yield from sent.flushed(out, at_least=1)
-        if out.task is not None and (left := out.task.left()):
+            yield from sent.flush(out, at_least=FLUSH)
+        yield from sent.flush(out, at_least=1)
+        if out.task is not None and (left := out.task.changed_parts()):
             yield sent.lists(task, left)
     except (ProcessFunctionError, StateOverflowError) as error:
         yield sent.failure(error)
@@ -166,7 +166,7 @@ class _Sender:
         ]
         self._schema = pa.schema(types)
 
-    def flushed(self, out: Output, *, at_least: int) -> Iterator[pa.RecordBatch]:
+    def flush(self, out: Output, *, at_least: int) -> Iterator[pa.RecordBatch]:
         """Yields the collected rows as batches and removes them; skips kinds with fewer than `at_least` rows."""
         if len(out.rows) >= at_least:
             yield self._batch(RUN, len(out.rows), run=_struct(self._run, out.rows))

@@ -98,7 +98,7 @@ class BroadcastStates:
     def _state(self, broadcast: Broadcast) -> DataFrame | None:
         """Returns the rows of a state, at most one more than allowed; None if none are stored."""
         schema, handle, runs = self.plan.schemas[broadcast.uid], self.plan.handles[broadcast.uid], self.runs
-        parts = [self.warehouse.stored(schema, handle)] if handle else []
+        parts = [self.warehouse.stored_rows(schema, handle)] if handle else []
         if runs.get(broadcast.uid):
             parts.append(self.warehouse.files(schema, runs[broadcast.uid]))
         if not parts:

@@ -48,7 +48,7 @@ class SparkWarehouse:
         """
         return groups_of(handle, self.files_of)
 
-    def stored(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+    def stored_rows(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
         """Returns the stored rows of a handle with segments, in `stored_columns`.
 
         Raises:
@@ -57,7 +57,7 @@ class SparkWarehouse:
         return self.rows_of(schema, self.groups(handle))
 
     def stored_of(self, schema: OperatorSchema, handle: StateHandle, keys: DataFrame, at_most: int) -> DataFrame:
-        """Returns the stored rows of some keys only; see `stored`.
+        """Returns the stored rows of some keys only; see `stored_rows`.
 
         Args:
             schema: the stored schema.
@@ -70,7 +70,7 @@ class SparkWarehouse:
         """
         names = ["_key_group", *(k.name for k in schema.keys)]
         wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
-        rows = self.stored(schema, handle)
+        rows = self.stored_rows(schema, handle)
         return rows.join(wanted, names, "left_semi").select(*rows.columns)
 
     def rows_of(self, schema: OperatorSchema, groups: Sequence[Group]) -> DataFrame:

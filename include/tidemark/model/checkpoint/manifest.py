@@ -186,7 +186,7 @@ class PendingCheckpoint:
         """Uids that have not acknowledged."""
         return [uid for uid in self.plan.handles if uid not in self._acks]
 
-    def sealed(self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]) -> "Sealed":
+    def seal(self, *, attempt: int, facts: BatchFacts, verdict: Verdict, timings_ms: Mapping[str, int]) -> "Sealed":
         """Returns everything that is to be published.
 
         Raises:

@@ -69,16 +69,16 @@ class Attempted:
     attempt: int
     naming: Naming
 
-    def started(self, at_ms: int) -> Json:
+    def start_event(self, at_ms: int) -> Json:
         """Returns START: the inputs that the plan has frozen."""
         return self._event("START", at_ms, {}) | {"inputs": self._inputs(), "outputs": []}
 
-    def failed(self, at_ms: int, reason: FailureReason) -> Json:
+    def fail_event(self, at_ms: int, reason: FailureReason) -> Json:
         """Returns FAIL: the reason from the closed set; nothing was published."""
         error = _facet("ErrorMessageRunFacet", "1-0-1", message=reason.value, programmingLanguage="PYTHON")
         return self._event("FAIL", at_ms, {"errorMessage": error}) | {"inputs": self._inputs(), "outputs": []}
 
-    def completed(self, at_ms: int, found: Checkpoint) -> Json:
+    def complete_event(self, at_ms: int, found: Checkpoint) -> Json:
         """Returns COMPLETE: the manifest is published; with the written tables and their versions in the manifest."""
         event = self._event("COMPLETE", at_ms, {"tidemark_result": _custom("RunFacet", **_result(found.sealed))})
         return event | {"inputs": self._inputs(), "outputs": list(self._outputs(found))}

@@ -132,8 +132,8 @@ def log_version(name: str) -> int | None:
 # Operator state as a value: the small lists of an operator that belong to no key.
 #
 # A plan contains the lists as its parent left them, an ack the lists after the checkpoint. In between, each parallel
-# task gets its part (`OperatorState.given`), and the parts that the tasks leave are combined again
-# (`OperatorState.joined`).
+# task gets its part (`OperatorState.part_of_task`), and the parts that the tasks leave are combined again
+# (`OperatorState.join_parts`).
 BOUND = 64 * 1024
 """Maximum bytes of an operator's lists as JSON; they are stored in the manifest, and every task gets them."""
 
@@ -202,7 +202,7 @@ class OperatorState:
     def __bool__(self) -> bool:
         return bool(self.lists)
 
-    def given(self, task: int, tasks: int) -> dict[str, tuple[Any, ...]]:
+    def part_of_task(self, task: int, tasks: int) -> dict[str, tuple[Any, ...]]:
         """Returns the part of each list that a task gets.
 
         Args:
@@ -211,7 +211,7 @@ class OperatorState:
         """
         return {x.name: x.elements if x.mode is Redistribution.UNION else _slice(x, task, tasks) for x in self.lists}
 
-    def joined(self, left: Mapping[int, Mapping[str, Part]], tasks: int) -> "OperatorState":
+    def join_parts(self, left: Mapping[int, Mapping[str, Part]], tasks: int) -> "OperatorState":
         """Combines the parts that the tasks leave.
 
         A split list is the concatenation of all tasks' lists in the order of tasks. A union list is the old list, or

@@ -72,7 +72,7 @@ class SinkTable:
         """Returns the coverage; `topic_ids` are those of the object with the table, for a table of release 0.1."""
         return OffsetCoverage.below(self.emitted_until, topic_ids) if self.covered is None else self.covered
 
-    def skipped(
+    def skipped_offsets(
         self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, Ranges]:
         """Returns the offsets of a plan whose rows are not emitted, because they are covered."""

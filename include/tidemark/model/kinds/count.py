@@ -42,11 +42,11 @@ class Count(FoldKind):
         """See `StateKind`."""
         return (0,)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield from field.accumulators
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield field.name, f"coalesce({quote(field.name)}, 0)"
 

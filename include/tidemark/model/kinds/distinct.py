@@ -33,11 +33,11 @@ class Distinct(FoldKind):
         """See `StateKind`."""
         return ((),)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield from field.accumulators
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield field.name, f"list_sort(list_distinct({DUCKDB.or_empty(quote(field.name))}))"
 
@@ -51,7 +51,7 @@ class Distinct(FoldKind):
         held = f"array_agg({column}){filter_sql(f'{column} IS NOT NULL')}"
         return [f"array_sort(array_distinct(flatten({held})))"]
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         return bounded_sql(field, dialect.or_empty(quote(field.name)), keys)
 

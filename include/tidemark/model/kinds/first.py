@@ -14,7 +14,7 @@ class First(OrderedValue):
     name = "first"
     function = "min"
 
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """See `PlacedValue`."""
         return min(values, key=comparable)
 

@@ -14,7 +14,7 @@ class Latest(OrderedValue):
     name = "latest"
     function = "max"
 
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """See `PlacedValue`."""
         return max(values, key=comparable)
 

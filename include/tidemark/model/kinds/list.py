@@ -48,11 +48,11 @@ class FoldedList(FoldKind):
         """See `StateKind`."""
         return ((),)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield field.name, FieldType("list", nullable=True, element=field.over)
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield field.name, stored_elements(field, at_ms)
 
@@ -90,7 +90,7 @@ class FoldedList(FoldKind):
         """See `FoldKind`."""
         return is_filled(live_elements(field, dialect, now), dialect)
 
-    def dropped(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
+    def drop_expired(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
         """See `FoldKind`."""
         return {field.name: live_elements(field, dialect, now)}
 

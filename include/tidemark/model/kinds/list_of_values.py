@@ -32,11 +32,11 @@ class ProcessList(ProcessKind):
         """See `StateKind`."""
         return ((),)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield field.name, FieldType("list", nullable=True, element=field.over)
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield field.name, stored_elements(field, at_ms)
 
@@ -57,7 +57,7 @@ class ProcessList(ProcessKind):
         values = [e["value"] for e in live_values(field, own[field.name] or (), now)]
         return values, bool(values)
 
-    def dropped(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
+    def drop_expired(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
         """See `ProcessKind`."""
         return {field.name: live_values(field, own[field.name] or (), now)}
 

@@ -38,11 +38,11 @@ class Map(ProcessKind):
             (f"{field.name}__at", FieldType("int", nullable=True)),
         )
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield field.name, field.type.with_null(True)
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`: nothing in the row of the key."""
         yield from ()
 

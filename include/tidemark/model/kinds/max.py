@@ -13,7 +13,7 @@ class Greatest(Extreme):
 
     name = function = "max"
 
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """See `Extreme`."""
         return builtins.max(values)
 

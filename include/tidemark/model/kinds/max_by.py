@@ -37,12 +37,12 @@ class MaxBy(PlacedValue):
         """See `PlacedValue`."""
         return tuple(path for path, _ in field.others)
 
-    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+    def import_faults(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         by = f"{field.name}__by"
         yield f"{quote(field.name)} IS NOT NULL AND {quote(by)} IS NULL", f"{field.name} is known, and {by} is not"
 
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """See `PlacedValue`."""
         return max(values, key=comparable)
 

@@ -43,17 +43,17 @@ class Mean(FoldKind):
         """See `StateKind`."""
         return field.over.kind != "float"
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`: a mean alone does not say how to continue."""
         yield from field.accumulators
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         (total, _), (count, _) = field.accumulators
         yield total, quote(total)
         yield count, f"coalesce({quote(count)}, 0)"
 
-    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+    def import_faults(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         (total, _), (count, _) = field.accumulators
         condition = f"({quote(total)} IS NULL) <> (coalesce({quote(count)}, 0) <= 0)"
@@ -69,7 +69,7 @@ class Mean(FoldKind):
         (total, of), (count, _) = field.accumulators
         return [merged_sum(field, quote(total), of, keys, dialect), merged_count(quote(count))]
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         total, count = (quote(name) for name, _ in field.accumulators)
         return f"CASE WHEN {count} > 0 THEN {as_double(total, field.over)} / CAST({count} AS DOUBLE) END"

@@ -13,7 +13,7 @@ class Least(Extreme):
 
     name = function = "min"
 
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """See `Extreme`."""
         return builtins.min(values)
 

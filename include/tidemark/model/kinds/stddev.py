@@ -39,16 +39,16 @@ class StandardDeviation(FoldKind):
         """See `StateKind`: a mean is rounded at each merge, also that of integers."""
         return False
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`: a deviation alone does not say how to continue."""
         yield from ((f"{field.name}__{member}", of.with_null(True)) for member, of in _MOMENTS)
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         pairs = [(member, quote(f"{field.name}__{member}")) for member, _ in _MOMENTS]
         yield field.name, f"CASE WHEN {pairs[0][1]} > 0 THEN {DUCKDB.struct(pairs)} END"
 
-    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+    def import_faults(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         count, mean, m2 = (f"{field.name}__{member}" for member, _ in _MOMENTS)
         is_none = f"(coalesce({quote(count)}, 0) <= 0)"
@@ -72,7 +72,7 @@ class StandardDeviation(FoldKind):
         collected = f"array_sort(array_agg({placed}){filter_sql(f'{column} IS NOT NULL')})"
         return [f'{dialect.reduce(collected, ("a", "b"), _merged_sql(dialect))}."held"']
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         count, m2, less = f'{quote(field.name)}."count"', f'{quote(field.name)}."m2"', _less(field)
         return f"CASE WHEN {count} > {less} THEN sqrt({m2} / CAST({count} - {less} AS DOUBLE)) END"

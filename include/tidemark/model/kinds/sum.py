@@ -31,7 +31,7 @@ class Sum(FoldKind):
         """See `StateKind`."""
         return field.over.kind != "float"
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield from field.accumulators
 
@@ -43,7 +43,7 @@ class Sum(FoldKind):
         """See `FoldKind`."""
         return [merged_sum(field, quote(field.name), field.accumulators[0][1], keys, dialect)]
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         column, of = quote(field.name), field.type
         if field.over.kind != "decimal" or of.digits == 38:

@@ -42,11 +42,11 @@ class Value(ProcessKind):
         """See `StateKind`."""
         return ((field.name, field.over.with_null(True)), (_at(field), FieldType("int", nullable=True)))
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield field.name, field.over.with_null(True)
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield field.name, quote(field.name)
         yield _at(field), f"CASE WHEN {quote(field.name)} IS NOT NULL THEN {at_ms} END"
@@ -72,7 +72,7 @@ class Value(ProcessKind):
         at = own[_at(field)]
         return (None, False) if at is None or is_expired(field, at, now) else (own[field.name], True)
 
-    def dropped(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
+    def drop_expired(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
         """See `ProcessKind`."""
         at = own[_at(field)]
         return {field.name: None, _at(field): None} if at is not None and is_expired(field, at, now) else {}

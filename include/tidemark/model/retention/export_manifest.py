@@ -112,15 +112,15 @@ class Export:
         }
         return replace(self, states=states)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Returns the canonical bytes of `export.json`, with a checksum."""
         body = codec.to_json(self)
         assert isinstance(body, dict)  # noqa: S101  (for the type checker)
         return canonical.encode(_KIND, body)
 
     @classmethod
-    def decoded(cls, raw: bytes) -> "Export":
-        """The inverse of `encoded`.
+    def decode(cls, raw: bytes) -> "Export":
+        """The inverse of `encode`.
 
         Raises:
             CorruptObjectError: it is damaged, not an export, or in an unknown format.

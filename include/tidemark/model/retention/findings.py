@@ -23,7 +23,7 @@ class CheckedRestorePoint:
     handles: tuple[StateHandle, ...] = ()
     flaws: Flaws = field(default_factory=dict)
 
-    def called(self, name: str) -> "CheckedRestorePoint":
+    def with_name(self, name: str) -> "CheckedRestorePoint":
         """Returns the same under another name: a savepoint breaks with the checkpoint that it pins."""
         return CheckedRestorePoint(name=name, handles=self.handles, flaws=self.flaws)
 

@@ -31,7 +31,7 @@ class Indexed:
     tombstones: Known[TombstoneRecord] = field(default_factory=dict)
     jobs: Known[JobRecord] = field(default_factory=dict)
 
-    def stamped(self) -> "Indexed":
+    def drop_unstamped(self) -> "Indexed":
         """Returns the index without entries that must not be kept, because they have no stamp."""
         held = {f.name: {k: v for k, v in getattr(self, f.name).items() if v[0]} for f in fields(self)}
         return Indexed(**held)

@@ -61,7 +61,7 @@ class SavepointRecord:
         """Whether it has expired; it still pins until it is disposed."""
         return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
 
-    def revised(self, change: "SavepointChange", *, now_ms: int, write_id: str) -> "SavepointRecord":
+    def revise(self, change: "SavepointChange", *, now_ms: int, write_id: str) -> "SavepointRecord":
         """Returns the next revision, with another note or expiry."""
         return replace(
             self,
@@ -72,7 +72,7 @@ class SavepointRecord:
             write_id=write_id,
         )
 
-    def ended(self, *, now_ms: int, write_id: str, claimed_by: str | None = None) -> "SavepointRecord":
+    def end(self, *, now_ms: int, write_id: str, claimed_by: str | None = None) -> "SavepointRecord":
         """Returns the final revision: disposed, or claimed by a timeline."""
         return replace(
             self,

@@ -174,7 +174,7 @@ class MemoryBroadcastStates:
         """Returns the records of each uid by key."""
         return {b.uid: broadcast_records(b, self._state(b.uid).values()) for b in self.pipeline.broadcast}
 
-    def joined(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
+    def join(self, records: Iterable[Decoded], joins: Sequence[Join]) -> list[Decoded]:
         """Adds the row of each joined state to records as a field, which is null if no row has the key."""
         found = list(records)
         for join in joins if found else ():
@@ -329,7 +329,7 @@ class MemoryBatch:
         schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
         if uid not in self.counts:
             records = self._inputs[uid].good if upstream is None else upstream.emitted
-            self._sort(uid, self._broadcast.joined(records, schema.joins))
+            self._sort(uid, self._broadcast.join(records, schema.joins))
         if isinstance(operator, Process):
             task = Task(
                 operator=operator,
@@ -368,11 +368,11 @@ class MemoryBatch:
         rows = [r for r in self._processed[uid].sunk if lacks(r["_topic"], r["_partition"], r["_offset"])]
         return self._compute.tables.write(folder, rows)
 
-    def emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
+    def read_emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
         """See `ports.Batch`."""
         return self._processed[uid].sunk
 
-    def rejected(self) -> int:
+    def count_rejected(self) -> int:
         """See `ports.Batch`."""
         lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
         rows = (row for uid in lettered for row in self._letter_rows(uid, self._plan.schemas[uid]))

@@ -96,7 +96,7 @@ def _swept(schema: OperatorSchema, row: Row, at: int | None) -> dict[str, Any]:
     made = dict(row)
     for f in schema.fields:
         if _entry_of(row) is None and _sweeps(f):
-            made |= f.process_kind.dropped(f, row, at)
+            made |= f.process_kind.drop_expired(f, row, at)
     return made
 
 

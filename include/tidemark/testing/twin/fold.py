@@ -213,13 +213,9 @@ class _Portable:
     """Evaluates authors' SQL with DuckDB, which is imported only when needed."""
 
     def partials(self, field: StoredField, records: Sequence[Mapping[str, Any]]) -> list[Any]:
-        pass
-
         return partials(field, records)
 
-    def finished(self, field: StoredField, row: Mapping[str, Any]) -> Any:
-        pass
-
+    def finish_value(self, field: StoredField, row: Mapping[str, Any]) -> Any:
         return finish(field, row)
 
 

@@ -82,12 +82,12 @@ def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -
     for record in sorted(records, key=_order(task.operator)):
         by_key.setdefault(key_of(schema, record), []).append(record)
     before = values_of(schema, stored)
-    load = codec_of(record_shape(task.record)).copied
+    load = codec_of(record_shape(task.record)).copy
     states: dict[int, TaskState] = {}
     for key in sorted(by_key):
         if lists is not None:
             n = task_of(key_group(key, schema.key_groups), schema.key_groups, lists.tasks)
-            out.task = states[n] = states.get(n) or lists.opened(n)
+            out.task = states[n] = states.get(n) or lists.open_task(n)
         placed = (_placed(r, access_ms(schema, r, task.plan), load(r.fields)) for r in by_key[key])
         processing.process(key, before.get(key, ()), placed, out)
     names = [name for name, _ in run_columns(schema)]
@@ -98,7 +98,9 @@ def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -
         emitted=[_decoded(task.operator, e) for e in emitted],
         sunk=[_sunk(task.operator, e) for e in emitted],
         failed={letter[:4]: letter.reason for letter in out.letters},
-        operator_state=lists.joined({n: s.left() for n, s in states.items()}) if lists and states else None,
+        operator_state=lists.join_parts({n: s.changed_parts() for n, s in states.items()})
+        if lists and states
+        else None,
     )
 
 

@@ -45,11 +45,11 @@ class Authored(FoldKind):
         """See `StateKind`."""
         return _texts(field).exact
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`: the finished value does not say how to continue."""
         yield from field.accumulators
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`."""
         yield from ((name, quote(name)) for name, _ in field.accumulators)
 
@@ -78,7 +78,7 @@ class Authored(FoldKind):
             return [f"CAST({substitute_names(text, names, _column_of(field))} AS {of.sql})" for text, (_, of) in pairs]
         return [_merged(text, column, of, field.name, keys) for text, (column, of) in pairs]
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         return finish_sql_of(field, dialect)
 
@@ -102,7 +102,7 @@ class Authored(FoldKind):
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""
         try:
-            return of.portable.finished(field, row)
+            return of.portable.finish_value(field, row)
         except Overflow as error:
             raise overflow(field, of.key, "does not fit 64 bits") from error
 

@@ -23,7 +23,7 @@ class Extreme(FoldKind):
     function: ClassVar[str]
 
     @abstractmethod
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """Returns the extreme of one or more values; twin of `function`."""
 
     def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
@@ -34,7 +34,7 @@ class Extreme(FoldKind):
         """See `StateKind`."""
         return ((field.name, field.type.with_null(True)),)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`."""
         yield from field.accumulators
 
@@ -53,7 +53,7 @@ class Extreme(FoldKind):
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
         there = not_null(values)
-        return self.picked(there) if there else None
+        return self.pick(there) if there else None
 
 
 def checked_scalar(at: str, kind: str, over: FieldType) -> FieldType:

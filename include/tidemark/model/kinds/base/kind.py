@@ -206,10 +206,10 @@ class StateKind(ABC):
     # State from a table: an import, a bootstrap, a patch
 
     @abstractmethod
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """Returns (column, type) for each column that a table of imported state must have."""
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """Returns (accumulator, DuckDB expression over the imported columns) for the row of the key; others stay null.
 
         Args:
@@ -218,7 +218,7 @@ class StateKind(ABC):
         """
         yield field.name, quote(field.name)
 
-    def torn(self, field: StoredField) -> Iterator[tuple[str, str]]:
+    def import_faults(self, field: StoredField) -> Iterator[tuple[str, str]]:
         """Returns (condition for an inconsistent imported row, explanation)."""
         yield from ()
 
@@ -284,12 +284,12 @@ class FoldKind(StateKind):
 
     def finish(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect, now: Time) -> str:
         """Returns the expression that readers see, over merged accumulators and `_last_at`."""
-        value = self.finished(field, keys, dialect)
+        value = self.finish_value(field, keys, dialect)
         hidden = expired_sql('coalesce("_last_at", 0)', field, now)
         empty = dialect.or_empty("NULL") if self.is_collection else "NULL"
         return value if hidden is None else f"CASE WHEN {hidden} THEN {empty} ELSE {value} END"
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """Returns the same as `finish`, without expiry."""
         return quote(field.name)
 
@@ -316,7 +316,7 @@ class FoldKind(StateKind):
         """
         return f"NOT ({hidden})"
 
-    def dropped(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
+    def drop_expired(self, field: StoredField, hidden: str, dialect: Dialect, now: Time) -> dict[str, str]:
         """Returns columns of a merged row without expired values; the arguments are those of `is_present`."""
         return {name: f"CASE WHEN {hidden} THEN NULL ELSE {quote(name)} END" for name, _ in field.accumulators}
 
@@ -357,7 +357,7 @@ class FoldKind(StateKind):
         return is_expired(field, row["_last_at"], now)
 
     def swept(self, field: StoredField, now: int | None, row: Row) -> dict[str, Any]:
-        """Returns columns of a merged row without expired values; twin of `dropped`."""
+        """Returns columns of a merged row without expired values; twin of `drop_expired`."""
         if self.is_hidden(field, now, row):
             return dict.fromkeys((name for name, _ in field.accumulators), None)
         return {}

@@ -49,16 +49,16 @@ class PlacedValue(FoldKind):
         """Returns the record path of each of `ranks`; records with a null there do not count."""
         return ()
 
-    def counted(self, field: StoredField) -> tuple[str, ...]:
+    def required_paths(self, field: StoredField) -> tuple[str, ...]:
         """Returns the record paths that must not be null for a record to count."""
         return self.rank_paths(field)
 
-    def given(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
+    def imported_columns(self, field: StoredField) -> Iterator[tuple[str, FieldType]]:
         """See `StateKind`: the value, and `<field>__<member>` for each of `ranks`."""
         yield field.name, field.over.with_null(True)
         yield from ((f"{field.name}__{member}", of.with_null(True)) for member, of in self.ranks(field))
 
-    def stored(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
+    def imported_values(self, field: StoredField, at_ms: int) -> Iterator[tuple[str, str]]:
         """See `StateKind`: before every record that may come, so that any later one is newer and none is earlier."""
         ranks = [(member, quote(f"{field.name}__{member}")) for member, _ in self.ranks(field)]
         column = quote(field.name)
@@ -71,7 +71,7 @@ class PlacedValue(FoldKind):
         For an emitted record, one number of the place combines offset and `_n`. It contains only the last digit of
         `_n`, as in all releases: it is compared with those of other checkpoints, never within one source record.
         """
-        where = filter_sql(only, *(f"{record_path(path)} IS NOT NULL" for path in self.counted(field)))
+        where = filter_sql(only, *(f"{record_path(path)} IS NOT NULL" for path in self.required_paths(field)))
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
         place = "".join(f"'{member}', {record_path(path)}, " for (member, _), path in pairs) + _PLACE_SQL
         value = record_path(field.source)
@@ -84,29 +84,29 @@ class PlacedValue(FoldKind):
         """See `FoldKind`."""
         return [f"{self.function}({quote(field.name)})"]
 
-    def finished(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
+    def finish_value(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> str:
         """See `FoldKind`."""
         return f'{quote(field.name)}."value"'
 
     @abstractmethod
-    def picked(self, values: Sequence[Any]) -> Any:
+    def pick(self, values: Sequence[Any]) -> Any:
         """Returns the least or the greatest of values, compared as in Spark; twin of `function`."""
 
     def fold(self, field: StoredField, of: OfKey, placed: Placed) -> list[Any]:
         """See `FoldKind`."""
         paths = self.rank_paths(field)
-        counted = [r for _, r in placed if all(r.at(path) is not None for path in self.counted(field))]
+        counted = [r for _, r in placed if all(r.at(path) is not None for path in self.required_paths(field))]
         if not counted:
             return [None]
         ranked = [({"ranks": [r.at(p) for p in paths], "at": r.event_time, "place": [*r.position]}, r) for r in counted]
-        best = self.picked([rank for rank, _ in ranked])
+        best = self.pick([rank for rank, _ in ranked])
         record = next(r for rank, r in ranked if rank is best)
         return [self._placed_value(field, record)]
 
     def merge(self, field: StoredField, of: OfKey, n: int, values: Sequence[Any]) -> Any:
         """See `FoldKind`."""
         there = not_null(values)
-        return self.picked(there) if there else None
+        return self.pick(there) if there else None
 
     def value(self, field: StoredField, of: OfKey, row: Row) -> Any:
         """See `FoldKind`."""
@@ -127,6 +127,6 @@ class PlacedValue(FoldKind):
 class OrderedValue(PlacedValue):
     """The value of the first or the last record by place."""
 
-    def counted(self, field: StoredField) -> tuple[str, ...]:
+    def required_paths(self, field: StoredField) -> tuple[str, ...]:
         """See `PlacedValue`."""
         return (field.source,) if field.ignore_nulls else ()

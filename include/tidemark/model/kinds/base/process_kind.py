@@ -60,7 +60,7 @@ class ProcessKind(StateKind):
             now: the time on the operator's clock.
         """
 
-    def dropped(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
+    def drop_expired(self, field: StoredField, own: Row, now: int | None) -> dict[str, Any]:
         """Returns the row without expired values; twin of `swept`."""
         return {}
 

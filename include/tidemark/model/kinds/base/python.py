@@ -54,7 +54,7 @@ class Portable(Protocol):
     def partials(self, field: StoredField, records: Sequence[Row]) -> list[Any]:
         """Returns the accumulators of an author's aggregate over records, given as path to value."""
 
-    def finished(self, field: StoredField, row: Row) -> Any:
+    def finish_value(self, field: StoredField, row: Row) -> Any:
         """Returns the finished value of an author's aggregate over a merged row."""
 
 
