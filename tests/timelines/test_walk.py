@@ -31,6 +31,6 @@ def test_a_walk_over_timelines_is_what_plain_dicts_say(seed: int) -> None:
 
 def test_a_walk_finds_a_sink_that_doubles_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SinkTable, "lacks", lambda self, topic, partition, offset, topic_ids: True)
-    with pytest.raises(AssertionError, match="a row is there twice"):
+    with pytest.raises(AssertionError, match="a row is duplicated"):
         for seed in SEEDS:
             walked(seed)
