@@ -186,16 +186,16 @@ class Processing:
         return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
 
     def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
-        """Yields the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
+        """Returns the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
 
         The key's tombstone alone is not enough: once the key returns and a compaction keeps only its newest row,
         entries of a deeper level would return with it.
         """
         if came_to.is_empty and not was_stored:
             return []
-        group, maps = key_group(key, self.state.schema.key_groups), bool(self.state.schema.maps)
+        group = key_group(key, self.state.schema.key_groups)
         kind = "tombstone" if came_to.is_empty else "value"
-        rows = [(*key, *((None,) if maps else ()), *came_to.columns, kind, self.checkpoint, group)]
+        rows = [(*key, *((None,) if self._has_maps else ()), *came_to.columns, kind, self.checkpoint, group)]
         for name, entry, plain, at in came_to.entries:
             held: list[Any] = [None] * self._width
             held[self._places[name] : self._places[name] + 3] = [entry, plain, at]
@@ -204,10 +204,10 @@ class Processing:
         return rows
 
     def _refuse_large(self, key: Key, cells: Mapping[str, Cell], size: int) -> None:
-        for f in self.state.schema.fields:
-            length = cells[f.name].length
-            if f.process_kind.is_limited and length > f.limit:
-                what = f"{f.name} of key ({key_words(key)}) has {length:,} elements, its limit is {f.limit:,}"
+        for name, limit in self._limits:
+            length = cells[name].length
+            if length > limit:
+                what = f"{name} of key ({key_words(key)}) has {length:,} elements, its limit is {limit:,}"
                 raise overflow(self.operator.uid, what)
         bound = self.operator.max_state_bytes
         if size > bound:
@@ -219,9 +219,18 @@ class Processing:
             return overflow(self.operator.uid, f"key ({key_words(key)}): {error}")
         return function_error(self.operator.uid, key, place, error)
 
+    # Facts about the declaration that every key needs, looked up once.
     @cached_property
     def _takes_broadcast(self) -> bool:
         return self.operator.takes_broadcast
+
+    @cached_property
+    def _limits(self) -> list[tuple[str, int]]:
+        return [(f.name, f.limit) for f in self.state.schema.fields if f.process_kind.is_limited]
+
+    @cached_property
+    def _has_maps(self) -> bool:
+        return bool(self.state.schema.maps)
 
     @cached_property
     def _emitting(self) -> list[tuple[str, Codec]]:
