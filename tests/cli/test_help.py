@@ -64,8 +64,13 @@ def test_the_commands_of_a_module_are_those_of_the_table(module: str) -> None:
 
 
 def test_an_unknown_word_and_help_have_all_commands() -> None:
-    for words in ([], ["--help"], ["pu"], ["up"]):
+    for words in ([], ["--help"], ["pu"]):
         assert {path[0] for path, _ in _commands(build_app(words))} == {path[0] for path in COMMANDS}
+
+
+@pytest.mark.parametrize("word", ["up", "down", "status", "logs", "topic"])
+def test_a_command_of_another_package_needs_none_of_the_own_ones(word: str) -> None:
+    assert {path[0] for path, _ in _commands(build_app([word]))} == {"up", "down", "status", "logs", "topic"}
 
 
 def test_the_verbs_of_the_contract_exist() -> None:

@@ -4,7 +4,7 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType, TracebackType
@@ -12,6 +12,7 @@ from typing import Annotated
 
 import structlog
 import typer
+from typer.main import get_command_name
 
 from tidemark.cli import extensions
 from tidemark.cli.help_texts import keep_examples
@@ -44,8 +45,8 @@ EXTENDED = ("doctor", "resume", "stop")
 def build_app(words: Sequence[str] = ()) -> typer.Typer:
     """Assembles the commands that a command line needs.
 
-    If its first word is a command of Tidemark, only that command's module is imported: all of them, and a look for
-    other packages, would take longer than many commands do.
+    If its first word is a command of Tidemark, only that command's module is imported, and if it is one of another
+    package, only these packages: all commands together would take longer to import than many commands to run.
 
     Args:
         words: the command line without the program; empty = all commands.
@@ -61,12 +62,28 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
     app.callback()(_take_options)
     first = next((word for word in words if not word.startswith("-")), "")
     needed = [module for module, commands in COMMANDS.items() if first in commands]
-    for module in needed or COMMANDS:
-        import_module(f"tidemark.cli.{module}").register(app)
-    if not needed or first in EXTENDED:
+    if first and not needed:
         extensions.register(app)
+        if first not in _names(app):
+            # A mistyped command: the error suggests a similar one.
+            _register(app, COMMANDS)
+    else:
+        _register(app, needed or COMMANDS)
+        if not needed or first in EXTENDED:
+            extensions.register(app)
     keep_examples(app)
     return app
+
+
+def _register(app: typer.Typer, modules: Iterable[str]) -> None:
+    for module in modules:
+        import_module(f"tidemark.cli.{module}").register(app)
+
+
+def _names(app: typer.Typer) -> set[str]:
+    """Returns the first words that an app knows so far."""
+    own = (c.name or get_command_name(c.callback.__name__) for c in app.registered_commands if c.callback)
+    return {*own, *(g.name for g in app.registered_groups if g.name)}
 
 
 _INTERRUPTED = 130
