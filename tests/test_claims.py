@@ -1,6 +1,7 @@
 """Checks promises and costs in the README and in `docs/` against code and data."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ import pytest
 
 from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.cli import state_diff
+from tidemark.engine.session.parallelism import FEWEST, MANY, READ_TASK
 from tidemark.engine.session.session import SparkSettings
+from tidemark.engine.write.parquet_writer import files_for
 from tidemark.errors import DeclarationError
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.settings import Settings
 from tidemark.testing import BARRIER, replay
 
@@ -145,12 +149,16 @@ def test_the_help_of_a_diff_says_what_each_form_reads() -> None:
     assert "--values also reads the row groups of both states" in help_text
 
 
-def test_the_number_of_tasks_behind_a_shuffle_is_what_the_pages_say_and_no_setting_changes_it() -> None:
-    """If this fails because a setting was added, correct the three pages below."""
-    assert SparkSettings(master="local[8]").parallelism == 2
-    assert [name for name in Settings.model_fields if "parallel" in name or "tasks" in name] == []
-    for page in ("deploy", "capabilities", "flink-rows"):
-        assert re.search(r"(two behind a shuffle|[Bb]ehind a shuffle,.*? two)\b", _plain(page)), page
+def test_the_numbers_of_tasks_and_files_are_those_of_the_page() -> None:
+    page = _plain("deploy")
+    assert f"one per {READ_TASK:,} records" in page
+    assert f"one per {FEWEST:,} records" in page
+    assert MANY == 1_000_000
+    assert "From a million records on, Spark's adaptive execution is on." in page
+    assert files_for(10**9, StateHandle()) == math.ceil(10**9 * 16 / (64 * 2**20))
+    assert "in files of about 64 MiB" in page
+    assert SparkSettings(master="local[8]").parallelism is None
+    assert Settings.model_fields["spark_parallelism"].default is None
 
 
 def _plain(page: str) -> str:

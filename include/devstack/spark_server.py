@@ -18,7 +18,8 @@ from tidemark.settings import Settings
 
 PATIENCE = 180.0
 WARM_UP_TIMEOUT = 240.0
-CORES = 2
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""The cores that this process may use: all of them are the embedded server's."""
 SHARED_CODE = {
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",

@@ -190,20 +190,24 @@ class Context:
             master=self.settings.spark_address,
             jars=self.settings.jar_folder / "spark",
             s3_jars=None if self.warehouse.bucket is None else self.settings.jar_folder / "s3",
+            parallelism=self.settings.spark_parallelism,
             conf=driver,
             session_conf=self.warehouse.spark_conf,
         )
 
     @contextmanager
-    def session(self, owner: str, attempt: int) -> Iterator["SparkSession"]:
-        """Opens a Spark session for one attempt of `owner`; interrupts and releases that of the previous attempt."""
+    def session(self, owner: str, attempt: int, rows: int | None = None) -> Iterator["SparkSession"]:
+        """Opens a Spark session for one attempt of `owner`; interrupts and releases that of the previous attempt.
+
+        `rows` is an upper bound of the rows that it reads, which determines its tasks; None = unknown.
+        """
         from tidemark.engine.session.reachability import refuse_unreachable
         from tidemark.engine.session.session import end_session, open_session
 
         if self.spark.is_connect:
             refuse_unreachable(self.spark.master)
         end_session(self.spark, owner, attempt - 1)
-        session = open_session(self.spark, owner, attempt)
+        session = open_session(self.spark, owner, attempt, rows)
         try:
             yield session
         finally:
@@ -248,7 +252,7 @@ class Context:
         # With the write id, because a server may serve several warehouses and a closed session cannot be opened again.
         owner = f"{pipeline.name}/{owned.plan.name}/{owned.plan.write_id}"
         try:
-            with self.session(owner, owned.number) as spark:
+            with self.session(owner, owned.number, owned.plan.rows_at_most) as spark:
                 return self.job(pipeline, spark, listener or self.listener).execute(owned)
         except EngineError:
             # A later attempt has released this session. Spark fails first, but the cause is the fence.

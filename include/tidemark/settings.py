@@ -248,6 +248,7 @@ class Settings(KafkaSettings, S3Settings):
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None
     spark_port: Port | None = None
+    spark_parallelism: int | None = Field(None, ge=1, le=10_000)
     airflow_port: Port | None = None
     airflow_database: SecretStr | None = None
     spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
@@ -333,11 +334,11 @@ class Settings(KafkaSettings, S3Settings):
 
     @property
     def spark_address(self) -> str:
-        """The configured Spark, or the embedded Connect server while it runs, or `local[2]`."""
+        """The configured Spark, or the embedded Connect server while it runs, or this process with all cores."""
         if self.spark:
             return self.spark
         running = recorded_service(self.home, "spark")
-        return f"sc://{running.host_and_port}" if running else "local[2]"
+        return f"sc://{running.host_and_port}" if running else "local[*]"
 
     @property
     def airflow_address(self) -> str:

@@ -11,6 +11,7 @@ from tests.support.prerequisites import missing
 from tests.support.readings import plan_of
 from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.compute import SparkCompute
+from tidemark.engine.read import source
 from tidemark.engine.read.source import KafkaOptions
 from tidemark.engine.session.session import SparkSettings, end_session, open_session
 from tidemark.errors import BrokerError, DataLostError, EngineError
@@ -54,6 +55,27 @@ def test_aborted_records_are_not_read_and_a_range_of_them_is_empty(line: KafkaSp
         batch = line.compute().read(plan)
         assert batch.facts.records == records
         batch.close()
+
+
+def test_a_long_range_of_one_partition_is_read_by_several_tasks_and_nothing_twice(
+    line: KafkaSparkPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "READ_TASK", 7)
+    body = json.dumps(BODY).encode()
+    line.topics.transaction(line.topic, [Sent(body)] * 10, end="abort")
+    line.topics.transaction(line.topic, [Sent(body)] * 20, end="commit")
+    plan = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 32), TopicPartition(line.topic, 1): (0, 0)})
+    (name,) = line.pipeline.inputs
+    rows = source.read_ranges(line.spark, plan, name, KafkaOptions(bootstrap=line.kafka.bootstrap))
+    found = rows.selectExpr("offset", "spark_partition_id() AS task").collect()
+    assert sorted(row["offset"] for row in found) == [*range(11, 31)]
+    assert len({row["task"] for row in found}) == 4, "the first of five tasks has aborted records only"
+    batch = line.compute().read(plan)
+    assert batch.facts.records == 20
+    batch.close()
+    line.topics.trim(line.topic, 15)
+    with pytest.raises(DataLostError):
+        line.compute().read(plan)
 
 
 def test_trimmed_offsets_are_data_loss(line: KafkaSparkPipeline) -> None:

@@ -1,4 +1,4 @@
-"""The same state whatever computes it: 1, 2 and 8 tasks; one core, two cores, two executors; any change between (C4).
+"""The same state whatever computes it: 1, 2, 8 and 64 tasks, one core, two cores, two executors, any change between.
 
 The memory twin, which is held to plain Python elsewhere, says what every checkpoint has to come to.
 """
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONE_CORE = [Job("one", 0, (1, 1, 1)), Job("moving", 0, (8,))]
 CLUSTER = [Job("cluster", 0, (8, 1, 2)), Job("moving", 1, (2,))]
-TWO_CORES = [Job("two", 0, (2, 2, 2)), Job("eight", 0, (8, 8, 8)), Job("moving", 2, (1,))]
+TWO_CORES = [Job("two", 0, (2, 2, 2)), Job("eight", 0, (8, 8, 64)), Job("moving", 2, (1,))]
 """The last ones by the server that all tests share. In this order: `moving` is handed from one master to the next."""
 PARALLELISM = {"moving": (8, 2, 1)} | {
     j.timeline: j.tasks for j in (*ONE_CORE, *CLUSTER, *TWO_CORES) if len(j.tasks) > 1

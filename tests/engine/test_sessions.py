@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import SparkConnectClient
 
+from devstack.spark_server import CORES
 from tests.support.spark_cluster import ROOT
+from tidemark.engine.session.parallelism import FEWEST, MANY, PARALLELISM, SHUFFLES, parallelism_of
 from tidemark.engine.session.session import SESSION_CONF, SparkSettings, end_session, open_session
 from tidemark.errors import EngineError
 
@@ -109,13 +111,31 @@ def test_every_setting_holds_after_one_request(
     session = open_session(settings, f"tests/{uuid.uuid4().hex}", 1)
     try:
         (operation,) = asked
-        wanted = {**SESSION_CONF, "spark.sql.shuffle.partitions": "3", **own}
+        wanted = {**SESSION_CONF, SHUFFLES: "3", PARALLELISM: "3", **own}
         # What the server is started with would hold without being asked for.
         assert {pair.key: pair.value for pair in operation.set.pairs} == wanted
         assert not operation.set.silent, "what cannot be set must be an error"
         assert {name: session.conf.get(name) for name in wanted} == wanted
     finally:
         session.stop()
+
+
+def test_tasks_are_those_of_the_server_and_fewer_for_few_rows(spark_server: str, kept_active: None) -> None:
+    """The session's option, after other values of the same server's other sessions."""
+    given, few = SparkSettings(master=spark_server), SparkSettings(master=spark_server, parallelism=9)
+    asked = [(given, None), (given, 10**9), (given, FEWEST), (few, 3 * FEWEST), (few, MANY)]
+    told = []
+    for settings, rows in asked:
+        session = open_session(settings, f"tests/{uuid.uuid4().hex}", 1, rows)
+        try:
+            names = (PARALLELISM, SHUFFLES, "spark.sql.adaptive.enabled")
+            told.append(tuple(session.conf.get(name) for name in names))
+            assert parallelism_of(session) == int(str(session.conf.get(PARALLELISM)))
+        finally:
+            session.stop()
+    cores = str(CORES)
+    wanted = [(cores, cores, "false"), (cores, cores, "true"), (cores, "1", "false"), ("9", "3", "false")]
+    assert told == [*wanted, ("9", "9", "true")]
 
 
 def test_a_zombie_gets_nothing_more_from_the_server(spark_server: str, kept_active: None) -> None:

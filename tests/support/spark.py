@@ -19,6 +19,7 @@ from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.engine.compute import SparkBatch, SparkCompute
 from tidemark.engine.read.batch_reader import BatchReader
 from tidemark.engine.read.source import KafkaOptions
+from tidemark.engine.session.parallelism import task_conf
 from tidemark.engine.state.resolve_sql import compact_rows as by_spark
 from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -164,7 +165,8 @@ class SparkPipeline(TwinPipeline):
 
     @property
     def compute(self) -> Any:
-        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        for name, value in task_conf(self.parallelism, None).items():
+            self.spark.conf.set(name, value)
         return FrameCompute(
             spark=self.spark, pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), log=self.log
         )

@@ -25,7 +25,7 @@ def test_defaults_stay_below_the_project(tmp_path: Path) -> None:
     assert settings.home == tmp_path / ".tidemark"
     assert settings.warehouse == tmp_path / ".tidemark" / "warehouse"
     assert settings.pipelines == (tmp_path / "include" / "pipelines",)
-    assert settings.spark_address == "local[2]"
+    assert settings.spark_address == "local[*]"
 
 
 def test_the_warehouse_follows_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ class SparkBatch:
         letters = self._letters(uid)
         with translate_spark_errors():
             order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
-            done = self._write(letters, order, folder, wanted, order)
+            done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]), order)
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
@@ -223,7 +223,8 @@ class SparkBatch:
         order = [name for name, _ in ROW_ID[1:]]
         with translate_spark_errors():
             rows = rows_to_send(self._plan, uid, self._processed[uid].sunk())
-            return self._write(rows, order, folder, self.counts[uid].emitted, order)
+            files = files_for(self.counts[uid].emitted, self._plan.sinks[uid].handle)
+            return self._write(rows, order, folder, files, order)
 
     def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
@@ -315,7 +316,7 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
-        return self._write(run, order, folder, at_most, bounded_columns(schema))
+        return self._write(run, order, folder, files_for(at_most, self._plan.handles[uid]), bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
@@ -349,9 +350,9 @@ class SparkBatch:
         return records if self._is_fed(uid) else records.withColumn("_n", F.lit(0).cast("bigint"))
 
     def _write(
-        self, rows: DataFrame, order: Sequence[str], folder: str, at_most: int, bounded: Sequence[str]
+        self, rows: DataFrame, order: Sequence[str], folder: str, files: int, bounded: Sequence[str]
     ) -> WrittenRun:
-        return write_rows(rows, order, self._target(folder), files_for(at_most), bounded)
+        return write_rows(rows, order, self._target(folder), files, bounded)
 
     def _target(self, folder: str) -> RunFolder:
         here = self._compute.warehouse

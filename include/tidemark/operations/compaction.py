@@ -74,9 +74,10 @@ def _compact(
         policy=LevelPolicy.everything() if full else LevelPolicy(),
         revision=newest.revision,
     )
+    owner, rows = f"{name}/compaction/{random_id()}", task.handle.rows
     with ExitStack() as opened:
         compactor = Compactor(
-            session=lambda: opened.enter_context(context.session(f"{name}/compaction/{random_id()}", 1)),
+            session=lambda: opened.enter_context(context.session(owner, 1, rows)),
             warehouse=spark_root(context.warehouse.root),
             arrow=context.warehouse.arrow,
             tables=context.tables,

@@ -143,7 +143,7 @@ def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> No
 
 def rehearse(context: Context, pipeline: Pipeline, attempt: Attempt, listener: StepListener) -> Sealed:
     """Executes an attempt in a Spark session of its own."""
-    with context.session(f"{attempt.plan.pipeline}/replay", 1) as spark:
+    with context.session(f"{attempt.plan.pipeline}/replay", 1, attempt.plan.rows_at_most) as spark:
         return context.job(pipeline, spark, listener).execute(attempt)
 
 

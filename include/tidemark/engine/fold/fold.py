@@ -76,7 +76,7 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
         try:
             with translate_spark_errors():
                 run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
-                files, bounded = files_for(task.at_most), bounded_columns(schema)
+                files, bounded = files_for(task.at_most, task.plan.handles[task.uid]), bounded_columns(schema)
                 return write_rows(run, order, task.folder, files, bounded, observed)
         except NumericOverflow as error:
             with translate_spark_errors():

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.engine.session.parallelism import parallelism_of
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
 
 
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:
-    """Returns the number of tasks: the number of shuffle partitions, at most one per key group."""
-    return min(int(str(session.conf.get("spark.sql.shuffle.partitions"))), schema.key_groups)
+    """Returns the number of tasks: the cluster's, however few records there are, at most one per key group."""
+    return min(parallelism_of(session), schema.key_groups)
 
 
 def partition_by_task(rows: DataFrame, schema: OperatorSchema, tasks: int) -> DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.engine.session.parallelism import READ_TASK
 from tidemark.errors import DataLostError
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges
@@ -51,6 +52,7 @@ def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: K
         .option("endingOffsets", json.dumps(_per_topic(ranges, lambda r: r.end)))
         .option("kafka.isolation.level", plan.isolation)
         .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("maxRecordsPerPartition", str(READ_TASK))
         .option("kafkaConsumer.pollTimeoutMs", str(options.poll_timeout_ms))
         .option("groupIdPrefix", f"tidemark-{plan.pipeline}")
     )

@@ -27,6 +27,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState, extract_retry_info
 
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
+from tidemark.engine.session.parallelism import server_parallelism, task_conf
 from tidemark.engine.session.spark_errors import translate_spark_errors
 
 # How long a Connect client waits for a server that does not answer: one limit for all calls of a session.
@@ -169,7 +170,7 @@ class SparkSettings:
         master: `sc://host:port` (Connect), or the master of a driver in this process: `local[2]`, `spark://...`.
         jars: folder with Spark's extra jars, for a local driver.
         s3_jars: folder with the additional jars for a warehouse in a bucket.
-        parallelism: shuffle partitions; about the number of cores.
+        parallelism: the largest number of tasks behind a shuffle; None = as the server is configured.
         conf: more configuration for a local driver.
         session_conf: more configuration of every session, such as the address of the warehouse; no secrets.
     """
@@ -177,7 +178,7 @@ class SparkSettings:
     master: str = field(repr=False)
     jars: Path | None = None
     s3_jars: Path | None = None
-    parallelism: int = 2
+    parallelism: int | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     session_conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -198,16 +199,22 @@ def session_id(owner: str, attempt: int) -> str:
     return "-".join((digits[:8], digits[8:12], f"5{digits[13:16]}", f"8{digits[17:20]}", digits[20:32]))
 
 
-def open_session(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
+def open_session(settings: SparkSettings, owner: str, attempt: int, rows: int | None = None) -> SparkSession:
     """Returns the configured session of one attempt.
+
+    Args:
+        settings: where Spark is.
+        owner: see `session_id`.
+        attempt: number of the attempt.
+        rows: upper bound of the rows that it reads, which determines its tasks; None = unknown.
 
     Raises:
         EngineError: the server does not answer, or a later attempt has released this session.
     """
     with translate_spark_errors():
         spark = _remote(settings, owner, attempt) if settings.is_connect else _classic(settings, owner)
-        conf = {**SESSION_CONF, "spark.sql.shuffle.partitions": str(settings.parallelism), **settings.session_conf}
-        _configure(spark, conf)
+        widest = settings.parallelism or server_parallelism(spark, is_remote=settings.is_connect)
+        _configure(spark, {**SESSION_CONF, **task_conf(widest, rows), **settings.session_conf})
         return spark
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -13,6 +14,7 @@ from pyarrow import fs
 
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import WrittenRun
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import WrittenFile
 
@@ -147,8 +149,10 @@ class Observed:
         return self._told.get(name, {})
 
 
-_ROWS_PER_FILE = 4_000_000
-"""File size of a run, whose total size is unknown before it is written."""
+_FILE_BYTES = 64 * 2**20
+"""Target size: files of 32 to 128 MiB are large enough to be read in one go, and each is written by one task."""
+_ROW_BYTES, _ENOUGH_ROWS = 16, 10_000
+"""Bytes of a row of a run, until the table has enough rows to tell."""
 _COUNT = "rows"
 _OPTIONS = {
     "compression": "zstd",
@@ -158,9 +162,15 @@ _OPTIONS = {
 }
 
 
-def files_for(at_most: int) -> int:
-    """Returns the number of files for a run of at most this many rows."""
-    return max(1, -(-at_most // _ROWS_PER_FILE))
+def files_for(at_most: int, written: StateHandle) -> int:
+    """Returns the number of files for a run.
+
+    Args:
+        at_most: upper bound of its rows; their total size is unknown before they are written.
+        written: the rows that the table has, whose size says how large a row is.
+    """
+    size = written.bytes / written.rows if written.rows >= _ENOUGH_ROWS else _ROW_BYTES
+    return max(1, math.ceil(at_most * size / _FILE_BYTES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,11 @@ class CheckpointPlan:
         """The name of the checkpoint for people: `chk-17`."""
         return f"chk-{self.id}"
 
+    @property
+    def rows_at_most(self) -> int | None:
+        """Upper bound of the records; None = unknown, because a table is copied."""
+        return None if self.copies else self.ranges.span
+
     def ranges_of(self, name: str) -> OffsetRanges:
         """Returns the ranges of one input without the empty ones: the offsets to read for it."""
         topics = self.sources.get(name, ())
