@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.engine.wide_batch import Wide, folded_widely
 from tests.support.spark import SparkPipeline
 from tests.support.visits import PIPELINE as HOUSE
 from tests.support.visits import Person, Seen, Visit, follow, visits
@@ -159,8 +160,8 @@ def made_by(spark: Any, root: Path, job: Job) -> Iterator[Told]:
 
 
 def main(jobs: Path, answer: Path) -> None:
-    """Makes the checkpoints that a file of jobs asks for, under each of its masters."""
-    asked, told = json.loads(jobs.read_text()), list[Told]()
+    """Makes the checkpoints that a file of jobs asks for, under each of its masters, and a wide one under each."""
+    asked, told, wide = json.loads(jobs.read_text()), list[Told](), list[Wide]()
     for part in asked["parts"]:
         settings = SparkSettings(master=part["master"], jars=Path(asked["jars"]), conf=part["conf"])
         spark = open_session(settings, "rescaling", 1)
@@ -169,6 +170,7 @@ def main(jobs: Path, answer: Path) -> None:
             for job in part["jobs"]:
                 made = Job(job["timeline"], job["first"], tuple(job["tasks"]))
                 told += made_by(spark, Path(asked["root"]), made)
+            wide.append(folded_widely(spark, Path(asked["root"]) / f"wide-{len(wide)}", part["tasks"]))
         finally:
             spark.stop()
-    answer.write_bytes(pickle.dumps(told))
+    answer.write_bytes(pickle.dumps((told, wide)))

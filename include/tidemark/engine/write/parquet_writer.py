@@ -152,7 +152,7 @@ class Observed:
 _FILE_BYTES = 64 * 2**20
 """Target size: files of 32 to 128 MiB are large enough to be read in one go, and each is written by one task."""
 _ROW_BYTES, _ENOUGH_ROWS = 16, 10_000
-"""Bytes of a row of a run, until the table has enough rows to tell."""
+"""Bytes of a row of a run, until the table has enough rows to show it."""
 _COUNT = "rows"
 _OPTIONS = {
     "compression": "zstd",
