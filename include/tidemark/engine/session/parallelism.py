@@ -1,8 +1,8 @@
 """The number of tasks of a query: the cluster's, fewer for little data; adaptive execution for much.
 
 The limit is the session's `PARALLELISM`: `TIDEMARK_SPARK_PARALLELISM`, or else the server's own
-`spark.sql.shuffle.partitions`. Spark's default of that is 200, and a task costs some ten milliseconds however little it
-does, so a small checkpoint would consist of the start of its tasks.
+`spark.sql.shuffle.partitions`. Spark's default of that is 200, and starting a task takes time however little it does,
+so a small checkpoint would consist of the start of its tasks.
 """
 
 import math
