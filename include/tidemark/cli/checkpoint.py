@@ -1,11 +1,10 @@
 """`tidemark checkpoint list | show | stats | replay | abort | give-up`."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.answers.checkpoint_details import StateLayers
 from tidemark.answers.checkpoint_facts import checkpoint_facts, iso
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
 from tidemark.cli.option_groups import Execute
@@ -19,6 +18,9 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.operations import checkpoints, compaction, observability, reads, retention, savepoints
 from tidemark.operations.retention import describe_give_up
+
+if TYPE_CHECKING:
+    from tidemark.answers.checkpoint_details import StateLayers
 
 
 def register(app: typer.Typer) -> None:
@@ -184,7 +186,7 @@ def _segment(s: Segment) -> str:
     return f"{s.path}@{s.version}  {span}  {s.rows} rows  {human_bytes(s.bytes)}"
 
 
-def _layers(found: StateLayers) -> Iterator[str]:
+def _layers(found: "StateLayers") -> Iterator[str]:
     """Describes the layout of a state on disk."""
     if found.live_runs is not None:
         yield f"live runs {found.live_runs}, deepest level {found.deepest_level}"

@@ -1,5 +1,6 @@
 """Assembles the commands, and turns errors into three lines on stderr and an exit code."""
 
+import gc
 import logging
 import signal
 import sys
@@ -118,7 +119,10 @@ def entry() -> None:
     )
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        build_app(sys.argv[1:])()
+        app = build_app(sys.argv[1:])
+        gc.freeze()
+        gc.enable()
+        app()
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)

@@ -1,18 +1,17 @@
 """`tidemark state lineage` and `sink source`: trace a row to its checkpoint, its DAG run and its records."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.answers.row_sources import ChangeOrigin, RecordPage, RowOrigin, ShownText, SinkOrigin, SinkRowOrigin
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id, parse_id
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import body_of
-from tidemark.web import row_origin, sink_rows
-from tidemark.web import source_lookup as record_answers
-from tidemark.web.source_lookup import RecordQuery
+
+if TYPE_CHECKING:
+    from tidemark.answers.row_sources import ChangeOrigin, RecordPage, RowOrigin, ShownText, SinkOrigin, SinkRowOrigin
 
 RecordLimit = Annotated[
     int,
@@ -37,13 +36,15 @@ def state_lineage(
       tidemark state lineage flights aircraft --key N14228 --checkpoint chk-2 --records 5
       tidemark state lineage flights routes --key EWR --key ORD --savepoint before-upgrade --json
     """
+    from tidemark.web import row_origin, source_lookup
+
     context, (pipeline, uid) = open_context(), operator
     origin = row_origin.find_origin(context, pipeline, uid, key, chosen_id(context, pipeline, checkpoint, savepoint))
     changed = origin.changed
     found = None
     if records and changed.known:
-        query = RecordQuery(uid=uid, key=tuple(key), limit=records)
-        found = record_answers.read_records(context, pipeline, changed.checkpoint, query)
+        query = source_lookup.RecordQuery(uid=uid, key=tuple(key), limit=records)
+        found = source_lookup.read_records(context, pipeline, changed.checkpoint, query)
     if as_json:
         print_json({**_body(origin), "records": found})
         return
@@ -69,6 +70,8 @@ def sink_source(
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
     """
+    from tidemark.web import sink_rows
+
     context, (pipeline, name) = open_context(), sink
     origin = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
     changed = origin.changed
@@ -85,13 +88,15 @@ def sink_source(
         note("more rows match: add a --where, or raise --limit")
 
 
-def _record(context: Context, pipeline: str, checkpoint: int, row: SinkRowOrigin) -> RecordPage:
+def _record(context: Context, pipeline: str, checkpoint: int, row: "SinkRowOrigin") -> "RecordPage":
     """Reads the record for which a row was emitted."""
-    query = RecordQuery(partition=row.partition, start=row.offset, end=row.offset + 1, limit=1)
-    return record_answers.read_records(context, pipeline, checkpoint, query)
+    from tidemark.web import source_lookup
+
+    query = source_lookup.RecordQuery(partition=row.partition, start=row.offset, end=row.offset + 1, limit=1)
+    return source_lookup.read_records(context, pipeline, checkpoint, query)
 
 
-def _body(origin: RowOrigin | SinkOrigin) -> dict[str, Any]:
+def _body(origin: "RowOrigin | SinkOrigin") -> dict[str, Any]:
     """The answer as JSON values; of a change whose manifest was deleted, only the id and name are known."""
     body: dict[str, Any] = body_of(origin)
     if not origin.changed.known:
@@ -99,7 +104,7 @@ def _body(origin: RowOrigin | SinkOrigin) -> dict[str, Any]:
     return body
 
 
-def _change_facts(changed: ChangeOrigin) -> dict[str, Any]:
+def _change_facts(changed: "ChangeOrigin") -> dict[str, Any]:
     if not changed.known:
         return {"changed_by": f"{changed.name}, whose manifest was deleted"}
     return {
@@ -110,7 +115,7 @@ def _change_facts(changed: ChangeOrigin) -> dict[str, Any]:
     }
 
 
-def _show_records(found: RecordPage | None) -> None:
+def _show_records(found: "RecordPage | None") -> None:
     if found is None:
         return
     for held in found.ranges:
@@ -132,7 +137,7 @@ def _show_records(found: RecordPage | None) -> None:
     note(f"searched {found.looked_at} records; stopped by: {found.stopped_by}")
 
 
-def _text(shown: ShownText | None) -> str | None:
+def _text(shown: "ShownText | None") -> str | None:
     if shown is None:
         return None
     text = shown.text if shown.encoding == "utf-8" else f"0x{shown.text}"

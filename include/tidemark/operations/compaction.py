@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from tidemark.answers.checkpoint_details import AdoptedCompaction, RowsPerFile, StateLayers
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
@@ -16,6 +16,9 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
 from tidemark.operations.reads import schema_of
 from tidemark.ports import PutOutcome, StepListener
+
+if TYPE_CHECKING:
+    from tidemark.answers.checkpoint_details import AdoptedCompaction, RowsPerFile, StateLayers
 
 
 def compact(
@@ -90,8 +93,10 @@ def _compact(
         return compactor.compact(task)
 
 
-def describe_layers(context: Context, found: Checkpoint, uid: str) -> StateLayers:
+def describe_layers(context: Context, found: Checkpoint, uid: str) -> "StateLayers":
     """The layers of one operator's state."""
+    from tidemark.answers.checkpoint_details import StateLayers
+
     handle = found.handles[uid]
     groups = _find_groups(context, handle)
     levels = None if groups is None else [group.level for group in groups]
@@ -116,7 +121,9 @@ def list_committed(context: Context, plan: CheckpointPlan, attempt: int) -> list
     return found
 
 
-def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> AdoptedCompaction | None:
+def _describe_adopted(context: Context, found: Checkpoint, uid: str) -> "AdoptedCompaction | None":
+    from tidemark.answers.checkpoint_details import AdoptedCompaction
+
     key = found.plan.adopted.get(uid)
     if key is None:
         return None
@@ -143,8 +150,10 @@ def _find_groups(context: Context, handle: StateHandle) -> list[Group] | None:
         return None  # a released checkpoint may have lost its tables
 
 
-def _spread(groups: Sequence[Group], checkpoint: int) -> RowsPerFile | None:
+def _spread(groups: Sequence[Group], checkpoint: int) -> "RowsPerFile | None":
     """Rows per file of the run that a checkpoint wrote; None if it wrote none."""
+    from tidemark.answers.checkpoint_details import RowsPerFile
+
     rows = [f.file.rows for g in groups if g.level == 0 and g.checkpoint == checkpoint for f in g.files]
     if not rows:
         return None
