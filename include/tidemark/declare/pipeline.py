@@ -184,6 +184,9 @@ class Pipeline:
         tolerable_failed_checkpoints: consecutive failures before the pipeline is paused.
         min_pause: minimum time between the end of one checkpoint and the start of the next.
         checkpoint_timeout: an attempt that takes longer expires.
+        max_records: how many records a checkpoint may read, over all partitions of all sources; None = all that wait. A
+            run then makes as many checkpoints as it needs.
+        max_bytes: the same in bytes of keys and values; approximate, by the mean size of the records before.
     """
 
     name: str
@@ -197,6 +200,8 @@ class Pipeline:
     tolerable_failed_checkpoints: int = 0
     min_pause: timedelta = timedelta(0)
     checkpoint_timeout: timedelta = timedelta(minutes=10)
+    max_records: int | None = None
+    max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         checked_name("pipeline", self.name)
@@ -212,6 +217,9 @@ class Pipeline:
         self._check_names()
         if not 0 <= self.max_dead_letters <= 1:
             raise DeclarationError(f"max_dead_letters={self.max_dead_letters}", next="give a share between 0 and 1.")
+        for name, most in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
+            if most is not None and most < 1:
+                raise DeclarationError(f"{name}={most}", next="give at least 1, or omit it.")
         self.schemas()
 
     @property

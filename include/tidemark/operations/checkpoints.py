@@ -8,8 +8,9 @@ import structlog
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress, covers
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
 from tidemark.coordinator.checkpoints.reports import record_report
+from tidemark.coordinator.plans.runs import covers
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,

@@ -103,13 +103,14 @@ def test_several_topics_share_one_barrier(topics: tuple[str, ...] | TopicPattern
     assert set(plan.topic_ids) == {"payments", "refunds"}
 
 
-def test_max_records_caps_each_partition_and_the_interval_is_not_covered() -> None:
+def test_max_records_bounds_all_partitions_together_and_the_interval_is_not_covered() -> None:
     bank = BankPipeline()
-    bank.send(5)
-    bank.send(1, P1)
-    plan = bank.plan(replace(ASK, max_records=2, interval_end=at(50)))
-    assert bank.ranges(plan) == {P0: (0, 2), P1: (0, 1)}
-    assert plan.pending == {P0: 3}, "what the log holds beyond the range"
+    for when in (10, 30, 50, 70, 90):
+        bank.send(1, timestamp_ms=when)
+    bank.send(1, P1, timestamp_ms=20)
+    plan = bank.plan(replace(ASK, max_records=2, interval_end=at(100)))
+    assert bank.ranges(plan) == {P0: (0, 1), P1: (0, 1)}, "the two oldest"
+    assert plan.pending == {P0: 4}, "what the log holds beyond the range"
     assert not plan.covers
 
 

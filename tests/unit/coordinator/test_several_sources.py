@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.memory import Payment, payment
 from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, state
+from tidemark.coordinator.plans.cut import Bound
 from tidemark.coordinator.plans.inputs import Parent
-from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
+from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ranges
 from tidemark.declare.pipeline import Broadcast
 from tidemark.errors import DataLostError, DeclarationError
 from tidemark.model.core.offsets import TopicPartition
@@ -97,12 +98,20 @@ def test_topics_of_broadcast_states_are_cut_by_the_same_barrier() -> None:
     assert made.readers("limits") == ("limits",)
 
 
-def test_max_records_caps_each_partition_of_each_source() -> None:
+def test_a_bound_holds_for_all_sources_together_but_never_cuts_a_broadcast_topic() -> None:
+    limit = ReadLimit(bound=Bound(records=2), runs=None)
     log = filled(payments=3, refunds=1)
-    asked = PlanRequest(origin="test", max_records=2)
-    planned = plan_ranges(bank(payments=PAYMENTS, refunds=REFUNDS), asked, Parent(), log)
-    assert ranges(planned) == {P0: (0, 2), P1: (0, 0), R0: (0, 1)}
+    planned = plan_ranges(bank(payments=PAYMENTS, refunds=REFUNDS), ASK, Parent(), log, limit=limit)
+    assert sum(r.span for r in planned.ranges.values()) == 2
     assert not planned.covers
+    made = Pipeline(
+        name="bank",
+        source=PAYMENTS,
+        operators=[Fold("accounts", key_by="account", state=Count)],
+        broadcast=[Broadcast("limits", KafkaSource("limits", Limit), key_by="account")],
+    )
+    planned = plan_ranges(made, ASK, Parent(), filled(payments=3, limits=4), limit=limit)
+    assert ranges(planned) == {P0: (0, 2), P1: (0, 0), L0: (0, 4)}
 
 
 def test_a_source_that_is_added_starts_where_it_says_and_the_others_go_on() -> None:

@@ -14,6 +14,7 @@ from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
+from tidemark.coordinator.plans.runs import is_limited, last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
@@ -331,7 +332,7 @@ class CheckpointCoordinator:
         self, pipeline: Pipeline, request: PlanRequest, head: Head, found: OpenPlan | NothingOpen
     ) -> OpenPlan | Covered | Refused | None:
         if isinstance(found, NothingOpen):
-            covering = None if request.interval_end is None else self.covered_by(request.interval_end, head.timeline)
+            covering = self._covering(pipeline, request, head)
             if covering is not None:
                 return Covered(checkpoint=covering)
             planned = self._planner().plan(pipeline, request, head, found)
@@ -347,6 +348,12 @@ class CheckpointCoordinator:
         else:
             return replace(found, adopted=True)
         return None
+
+    def _covering(self, pipeline: Pipeline, request: PlanRequest, head: Head) -> Checkpoint | None:
+        """The checkpoint that satisfies a request already: it covers the interval, or ended the run that has none."""
+        if request.interval_end is not None:
+            return self.covered_by(request.interval_end, head.timeline)
+        return last_of_run(self.timelines, head, request) if is_limited(pipeline, request) else None
 
     def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
         found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]

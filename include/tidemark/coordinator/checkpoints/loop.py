@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.plans.runs import covers
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.records.states import (
     Aborted,
@@ -113,6 +113,16 @@ class CheckpointLoop:
                 stays open, and the next call takes its next attempt.
         """
         return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
+
+    def run(self, request: PlanRequest) -> Progress:
+        """Completes checkpoints until the request is satisfied: one, or as many as the bounds of a checkpoint make it.
+
+        Raises:
+            TidemarkError: as in `run_once`; the checkpoints completed so far stay.
+        """
+        return self._drive(
+            self._plan(request), request, lambda state: isinstance(state, Completed) and _is_folded(state, request)
+        )
 
     def plan(self, request: PlanRequest) -> Progress:
         """Stops at an open plan, new or adopted; a plan that was left sealed is published on the way.
@@ -217,13 +227,6 @@ class CheckpointLoop:
             error.add_note(f"the failure itself could not be recorded: {second.what}")
             return
         self.on_failure(report)
-
-
-def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
-    """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval."""
-    if request.interval_end is None:
-        return True
-    return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
 
 
 def _is_folded(state: LoopState, request: PlanRequest) -> bool:

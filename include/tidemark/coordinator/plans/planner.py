@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
+from tidemark.coordinator.plans.cut import Bound, mean_bytes
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
-from tidemark.coordinator.plans.ranges import PlannedRanges, plan_ranges
+from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ranges
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
@@ -14,6 +16,7 @@ from tidemark.coordinator.plans.replay_ranges import (
     recorded_ranges,
     steps,
 )
+from tidemark.coordinator.plans.runs import Runs, id_of
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
@@ -120,6 +123,10 @@ Three months without checkpoints and records are unlikely. State that a clock ex
 when you restore the parent.
 """
 _MS = timedelta(milliseconds=1)
+_TOO_MUCH = (FailureReason.EXPIRED, FailureReason.ENGINE_ERROR)
+"""Why the plan after an aborted one reads half as much: the time, or Spark's memory, did not suffice."""
+_LOOK_BACK = 20
+"""Checkpoints that are read at most, to find one that tells how large records are."""
 
 
 def refuse_leap(pipeline: str, logical_ms: int, head: Head, partitions: Iterable[TopicPartition], log: Log) -> None:
@@ -174,6 +181,7 @@ class _Reading:
     watermarks: Mapping[TopicPartition, int]
     interval: Interval | None
     replays: tuple[int, ...] = ()
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +219,7 @@ class Planner:
         """
         parent = Parent.of(head)
         self._refuse_stillborn(head)
-        reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent)
+        reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent, free)
         if not isinstance(reading, _Reading):
             return reading
         draft = replace(
@@ -230,20 +238,23 @@ class Planner:
         return OpenPlan(plan=found, adopted=not won)
 
     def _reading(
-        self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent, free: NothingOpen
     ) -> _Reading | Covered | Refused:
         if request.replay_to is None:
-            return self._too_early(pipeline, head) or self._read_new(pipeline, request, head, parent)
+            return self._too_early(pipeline, request, head) or self._read_new(pipeline, request, head, parent, free)
         timelines = Timelines(self.objects)
         left = list_remaining(timelines, ReplayProgress.of(head), request.replay_to)
         if not left:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
         return self._read_recorded(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
 
-    def _read_new(self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent) -> _Reading:
+    def _read_new(
+        self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent, free: NothingOpen
+    ) -> _Reading:
         interval, now_ms = _interval(request), self.clock.now_ms()
         logical_ms = interval.end_ms if interval else now_ms
-        ranges = plan_ranges(pipeline, request, parent, self.log, now_ms=now_ms)
+        limit = self._limit(pipeline, request, head, free)
+        ranges = plan_ranges(pipeline, request, parent, self.log, now_ms=now_ms, limit=limit)
         if not request.accept_time:
             refuse_leap(pipeline.name, logical_ms, head, ranges.read, self.log)
         return _Reading(
@@ -253,6 +264,7 @@ class Planner:
             watermark_ms=parent.watermark_ms,
             watermarks=parent.watermarks,
             interval=interval,
+            run="" if limit is None or limit.runs is None else limit.runs.id,
         )
 
     def _read_recorded(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
@@ -309,6 +321,7 @@ class Planner:
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
             replays=reading.replays,
+            run=reading.run,
         )
 
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
@@ -338,10 +351,35 @@ class Planner:
             next=f"tidemark resume {pipeline.name}, then run the command again.",
         )
 
-    def _too_early(self, pipeline: Pipeline, head: Head) -> Refused | None:
+    def _limit(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> ReadLimit | None:
+        """How much the next plan may read; half of it for each plan here that was too much for its attempts."""
+        records = pipeline.max_records if request.max_records is None else request.max_records
+        if records is not None and records < 1:
+            raise UsageError(f"max_records={records}", next="give at least 1 record.")
+        if records is None and pipeline.max_bytes is None:
+            return None
+        times = sum(record.failure.reason in _TOO_MUCH for record in free.aborted)
+        bound = Bound(
+            records=None if records is None else max(1, records >> times),
+            size=None if pipeline.max_bytes is None else max(1, pipeline.max_bytes >> times),
+            record_bytes=1.0 if pipeline.max_bytes is None else self._mean_bytes(pipeline, head),
+        )
+        runs = Runs(objects=self.objects, clock=self.clock, write_ids=self.write_ids, request=request)
+        return ReadLimit(bound=bound, runs=runs if request.run else None)
+
+    def _mean_bytes(self, pipeline: Pipeline, head: Head) -> float:
+        """Mean bytes of a record in the newest checkpoint that read some; at first, of some records in Kafka."""
+        for found in islice(Timelines(self.objects).chain(head.timeline), _LOOK_BACK):
+            if found.sealed.facts.records:
+                return found.sealed.facts.bytes / found.sealed.facts.records
+        return mean_bytes([source.topics for source in pipeline.sources.values()], self.log, pipeline.isolation)
+
+    def _too_early(self, pipeline: Pipeline, request: PlanRequest, head: Head) -> Refused | None:
         pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
         if not pause_ms or not isinstance(head.entry, Checkpoint):
             return None
+        if head.entry.plan.run and head.entry.plan.run == id_of(request):
+            return None  # the next checkpoint of the same run
         # Manifests hold no publication time, so that all publishers write equal bytes; the time of the seal is used.
         sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
         # If the clock was ahead when the checkpoint was sealed and is right by now, nothing has to wait longer.

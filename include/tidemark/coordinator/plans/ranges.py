@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from tidemark.coordinator.plans.cut import Bound, cut
 from tidemark.coordinator.plans.initial_offsets import first_starts, to_ms
 from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.plans.runs import Runs
 from tidemark.declare.pipeline import KafkaSource, Pipeline, shared_topic
-from tidemark.errors import BrokerError, DataLostError, UsageError
+from tidemark.errors import BrokerError, DataLostError
 from tidemark.model.checkpoint.plan import Gap
 from tidemark.model.core.log_records import LogRecord, ReadBounds
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
@@ -139,13 +141,11 @@ class IntervalEnd:
         at_ms: a record with this timestamp or a later one belongs to a later interval.
         future_ms: a later timestamp than this cannot be right: the record is read now and belongs to no interval.
         isolation: Kafka's isolation level.
-        max_records: the most offsets per partition that the plan takes; no record beyond them is looked at.
     """
 
     at_ms: int
     future_ms: int
     isolation: str
-    max_records: int | None = None
 
     def interval_ends(
         self, ranges: Mapping[TopicPartition, OffsetRange], log: SourceLog
@@ -174,18 +174,17 @@ class IntervalEnd:
 
     def _behind(self, tp: TopicPartition, hidden: int, within: OffsetRange, log: SourceLog) -> tuple[int, bool]:
         """The first record of a later interval among the hidden ones; if there is none, where the read ended."""
-        end = within.end if self.max_records is None else min(within.end, within.start + self.max_records)
-        if hidden >= end:
-            return hidden, hidden >= within.end
+        if hidden >= within.end:
+            return hidden, True
 
         def is_later(_: TopicPartition, record: LogRecord) -> bool:
             return self.at_ms <= record.timestamp_ms <= self.future_ms
 
-        found = log.read({tp: OffsetRange(hidden, end)}, self.isolation, _BOUNDS, is_later)
+        found = log.read({tp: OffsetRange(hidden, within.end)}, self.isolation, _BOUNDS, is_later)
         if found.records:
             return found.records[0][1].offset, True
         if found.next is None:
-            return end, end == within.end
+            return within.end, True
         if found.next[1] <= hidden:
             raise BrokerError(
                 f"no record of {tp} at or after offset {hidden} within {_BOUNDS.seconds:.0f} s",
@@ -230,8 +229,27 @@ class _Input:
     losses: list[Loss]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimit:
+    """How much of what its request asks for one checkpoint may read.
+
+    Attributes:
+        bound: the most that it reads.
+        runs: of the request, if further checkpoints continue what the bound cuts; None = up to the log's present end.
+    """
+
+    bound: Bound
+    runs: Runs | None
+
+
 def plan_ranges(
-    pipeline: Pipeline, request: PlanRequest, parent: Parent, log: SourceLog, *, now_ms: int = 0
+    pipeline: Pipeline,
+    request: PlanRequest,
+    parent: Parent,
+    log: SourceLog,
+    *,
+    now_ms: int = 0,
+    limit: ReadLimit | None = None,
 ) -> PlannedRanges:
     """Freezes the ranges of the next checkpoint: one barrier across all partitions of all inputs.
 
@@ -241,32 +259,39 @@ def plan_ranges(
         parent: where the ranges begin.
         log: Kafka.
         now_ms: the clock. A timestamp that exceeds both the clock and the interval by `max_future` ends no range.
+        limit: how much the checkpoint may read; None = all. Topics of broadcast states are never cut: the first years
+            of a topic would be joined with nothing.
 
     Raises:
-        UsageError: `max_records` is below 1.
         DeclarationError: two inputs read the same topic.
         DataLostError: records are lost and the request does not accept it; the message lists the exact gaps.
         NotFoundError: a named topic does not exist.
         BrokerError: Kafka did not answer.
     """
-    if request.max_records is not None and request.max_records < 1:
-        raise UsageError(f"max_records={request.max_records}", next="give at least 1 record per partition.")
     inputs = {name: _input(name, source, parent, log) for name, source in pipeline.inputs.items()}
     topics = {name: tuple(sorted({tp.topic for tp in i.bounds})) for name, i in inputs.items()}
     _refuse_shared(pipeline.name, topics)
     losses = [loss for i in inputs.values() for loss in i.losses]
     if not request.accept_loss:
         refuse(losses)
-    interval = _interval_end(pipeline, request, now_ms)
-    starts, ends, covers = dict[TopicPartition, int](), dict[TopicPartition, int](), True
     for found in inputs.values():
         _move_on(found)
-        reached, whole = _ends(found, request, log, interval)
-        starts, ends, covers = starts | found.starts, ends | reached, covers and whole
+    read = {tp: OffsetRange(s, max(i.bounds[tp].end, s)) for i in inputs.values() for tp, s in i.starts.items()}
+    ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
+    future_ms = _future_ms(pipeline, request, now_ms)
+    interval = _interval_end(pipeline, request, future_ms)
+    if limit is None or limit.runs is None:
+        ends, covers = _run_ends(read, interval, log)
+    else:
+        ends, covers = _fixed_ends(limit.runs, read, interval, log, topic_ids=ids, inputs=inputs)
+    starts, run_ends = {tp: r.start for tp, r in read.items()}, ends
+    if limit is not None:
+        may_cut = {tp: OffsetRange(s, ends[tp]) for name in pipeline.sources for tp, s in inputs[name].starts.items()}
+        ends = ends | cut(may_cut, limit.bound, log, future_ms=future_ms, isolation=pipeline.isolation)
+        covers = covers and ends == run_ends
     # A partition that no input names any more keeps its end offset, so that an input that names it again continues
     # there.
     parked = {tp: end for tp, end in parent.ends.items() if not any(s.reads(tp) for s in pipeline.inputs.values())}
-    ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
     parked, gone = still_parked(parked, parent.topic_ids, ids)
     losses += gone
     return PlannedRanges(
@@ -365,23 +390,49 @@ def _move_on(found: _Input) -> None:
         found.starts.setdefault(tp, bounds.earliest)
 
 
-def _ends(
-    found: _Input, request: PlanRequest, log: SourceLog, interval: IntervalEnd | None
+def _run_ends(
+    read: Mapping[TopicPartition, OffsetRange], interval: IntervalEnd | None, log: SourceLog
 ) -> tuple[dict[TopicPartition, int], bool]:
-    starts, whole = found.starts, True
-    ends = {tp: max(found.bounds[tp].end, start) for tp, start in starts.items()}
-    if interval is not None:
-        ends, whole = interval.interval_ends({tp: OffsetRange(starts[tp], end) for tp, end in ends.items()}, log)
-    if request.max_records is None:
-        return ends, whole
-    cut = {tp: min(end, starts[tp] + request.max_records) for tp, end in ends.items()}
-    return cut, whole and cut == ends
+    """Where the request ends now, whatever a checkpoint may read, and whether that is certainly all of its interval."""
+    if interval is None:
+        return {tp: r.end for tp, r in read.items()}, True
+    return interval.interval_ends(read, log)
 
 
-def _interval_end(pipeline: Pipeline, request: PlanRequest, now_ms: int) -> IntervalEnd | None:
+def _fixed_ends(
+    runs: Runs,
+    read: Mapping[TopicPartition, OffsetRange],
+    interval: IntervalEnd | None,
+    log: SourceLog,
+    *,
+    topic_ids: Mapping[str, str],
+    inputs: Iterable[str],
+) -> tuple[dict[TopicPartition, int], bool]:
+    """The same as the run's first plan found it. A partition that the run does not know stays where it begins.
+
+    An end is lowered to the log's present end: a log that was truncated would leave one that no plan can reach.
+    """
+    held = runs.held(inputs, topic_ids)
+    if held is None or (not held.whole and _within(held.ends, read) == {tp: r.start for tp, r in read.items()}):
+        ends, whole = _run_ends(read, interval, log)
+        starts = {tp: r.start for tp, r in read.items()}
+        held = runs.fix(starts, ends, inputs=inputs, topic_ids=topic_ids, whole=whole)
+    return _within(held.ends, read), held.whole
+
+
+def _within(
+    ends: Mapping[TopicPartition, int], read: Mapping[TopicPartition, OffsetRange]
+) -> dict[TopicPartition, int]:
+    return {tp: max(r.start, min(ends.get(tp, r.start), r.end)) for tp, r in read.items()}
+
+
+def _future_ms(pipeline: Pipeline, request: PlanRequest, now_ms: int) -> int:
+    # In an interval that is long past, the records since then have honest, later timestamps.
+    end_ms = now_ms if request.interval_end is None else to_ms(request.interval_end)
+    return max(end_ms, now_ms) + pipeline.max_future // timedelta(milliseconds=1)
+
+
+def _interval_end(pipeline: Pipeline, request: PlanRequest, future_ms: int) -> IntervalEnd | None:
     if not request.until_interval_end or request.interval_end is None:
         return None
-    at_ms = to_ms(request.interval_end)
-    # In an interval that is long past, the records since then have honest, later timestamps.
-    future_ms = max(at_ms, now_ms) + pipeline.max_future // timedelta(milliseconds=1)
-    return IntervalEnd(at_ms=at_ms, future_ms=future_ms, isolation=pipeline.isolation, max_records=request.max_records)
+    return IntervalEnd(at_ms=to_ms(request.interval_end), future_ms=future_ms, isolation=pipeline.isolation)

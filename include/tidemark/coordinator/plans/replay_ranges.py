@@ -157,13 +157,13 @@ def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: i
     Args:
         pipeline: the current declaration.
         recorded: the plans to repeat, oldest first.
-        max_records: offsets per partition and step; a single checkpoint may have more. None = one checkpoint per step.
+        max_records: offsets per step; a single checkpoint may have more. None = one checkpoint per step.
 
     Raises:
         UsageError: `max_records` is below 1.
     """
     if max_records is not None and max_records < 1:
-        raise UsageError(f"max_records={max_records}", next="give at least 1 record per partition.")
+        raise UsageError(f"max_records={max_records}", next="give at least 1 record.")
     made: list[list[CheckpointPlan]] = []
     for plan in recorded:
         if made and max_records is not None and _joins(pipeline, made[-1], plan, max_records):
@@ -278,11 +278,7 @@ def _joins(pipeline: Pipeline, before: Sequence[CheckpointPlan], plan: Checkpoin
     recreated_topic = any(before[-1].topic_ids.get(t, i) != i for t, i in plan.topic_ids.items())
     if changes or plan.copies or plan.losses or recreated_topic:
         return False
-    read: dict[TopicPartition, int] = {}
-    for each in (*before, plan):
-        for tp, r in each.ranges.items():
-            read[tp] = read.get(tp, 0) + r.span
-    return max(read.values(), default=0) <= bound
+    return sum(each.ranges.span for each in (*before, plan)) <= bound
 
 
 def _partitions(source: KafkaSource, recorded: CheckpointPlan) -> list[TopicPartition]:

@@ -26,6 +26,7 @@ from tidemark.model.checkpoint.store_objects import (
     JobRecord,
     OffsetReport,
     Outcome,
+    RunRecord,
     StopRecord,
 )
 from tidemark.model.core import canonical
@@ -60,6 +61,7 @@ KINDS: dict[type, str] = {
     OffsetReport: "report",
     Outcome: "outcome",
     RetentionRecord: "retention",
+    RunRecord: "run",
     SavepointRecord: "savepoint",
     SkippedRecord: "skip",
     StopRecord: "stop",

@@ -453,12 +453,14 @@ class PlanRequest:
         interval_end: end of the data interval, or None.
         interval_start: its start, or None.
         until_interval_end: cap ends at the first record whose timestamp reaches `interval_end`.
-        max_records: maximum per partition; None = no bound.
+        max_records: how many records the checkpoint may read, over all partitions; None = as the pipeline declares.
         accept_loss: record gaps instead of stopping.
         allow_non_restored_state: drop the state of operators that the pipeline no longer declares.
         accept_time: accept the logical time, however far it is from all known times.
         replay_to: on a fork, repeat recorded checkpoints up to this id instead of reading new records; `max_records`
             then bounds one step, which repeats one or several checkpoints.
+        run: who runs, if a request that a bound cuts is continued by further checkpoints up to the same ends: a DAG run
+            as `<dag_id>/<run_id>`, or a process of the command line. Empty = each plan goes to the log's end.
     """
 
     origin: str
@@ -470,3 +472,4 @@ class PlanRequest:
     allow_non_restored_state: bool = False
     accept_time: bool = False
     replay_to: int | None = None
+    run: str = ""

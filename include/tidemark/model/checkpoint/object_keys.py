@@ -108,6 +108,16 @@ def report_key(name: str, checkpoint: int) -> str:
     return f"reports/{name}/{checkpoint:012d}.json"
 
 
+def run_folder(run: str) -> str:
+    """Returns the folder of a run's records (`Runs.id_of`)."""
+    return f"runs/{run}/"
+
+
+def run_key(run: str, number: int) -> str:
+    """Returns the key of the ends that a run was given; the number counts how often it was given some."""
+    return f"{run_folder(run)}{number:04d}.json"
+
+
 def query_key(sha256: str) -> str:
     """Returns the key of a stored query, which contains the hash of its bytes."""
     return f"queries/{sha256}.sql"

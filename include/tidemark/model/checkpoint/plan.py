@@ -81,7 +81,7 @@ class CheckpointPlan:
         watermark_ms: event-time watermark at the start of the batch; None before the first record.
         watermarks: the same for each partition of the pipeline's sources that has been read.
         interval: the data interval to cover; None if the run was not bound to one.
-        covers: whether completing this plan covers `interval` (false if `max_records` cut it).
+        covers: whether completing this plan covers `interval`, or ends the run that has none (false if a bound cut it).
         isolation: Kafka isolation level of the read.
         fingerprint: `Pipeline.fingerprint` of the code that planned.
         losses: accepted gaps.
@@ -105,6 +105,8 @@ class CheckpointPlan:
         parent_revision: revision of the manifest or genesis that it was made from (adr/0015).
         formats: what the format pins (`RecordFormat.freeze`), for each input whose values are not JSON.
         erasures: number of the newest erasure; it and all earlier ones block records of this plan.
+        run: id of the run that planned it to the run's ends (`coordinator.plans.runs`); empty if nothing bounds the
+            pipeline's checkpoints.
     """
 
     pipeline: str
@@ -143,6 +145,7 @@ class CheckpointPlan:
     erasures: int = field(default=0, metadata=ADDED)
     outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
     formats: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
+    run: str = field(default="", metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -263,6 +263,32 @@ class OffsetReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """`runs/<run>/<n>.json`: how far a run goes that makes several checkpoints, fixed before the first one (adr/0032).
+
+    Attributes:
+        run: who runs: a DAG run as `<dag_id>/<run_id>`, or a process of the command line.
+        interval_end_ms: end of the data interval; None if the run has none.
+        inputs: names of the pipeline's inputs.
+        topic_ids: Kafka's id of every topic.
+        starts: where each partition's range began.
+        ends: where each partition's range ends. A partition that is not listed is none of this run's.
+        whole: whether these ends are known to be all of the interval.
+        at_ms: clock of the writer.
+    """
+
+    run: str
+    interval_end_ms: int | None
+    inputs: tuple[str, ...]
+    topic_ids: Mapping[str, str]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    whole: bool
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
     """`deliveries/<sink>/<id>.json`: Kafka has acknowledged all outbox rows of a checkpoint.
 

@@ -1,0 +1,139 @@
+"""Runs that make several checkpoints: the first plan fixes where the run ends, so that it ends under load (adr/0032).
+
+Only the head's plan would not do: an aborted plan, a checkpoint of somebody else between two of the run's own, or a
+restore would fix later ends again and again. So the ends have an object of their own, and every plan of the run goes to
+them, whichever head it builds on.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import takewhile
+
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.store_objects import RunRecord
+from tidemark.model.core.offsets import TopicPartition
+from tidemark.ports import Clock, PlanRequest, WriteIds
+
+
+def id_of(request: PlanRequest) -> str:
+    """Returns the id of a request's run; empty if it has none.
+
+    The end of the interval is part of it: if you delete a DAG run and trigger another one with its id, but for another
+    interval, it must not inherit the ends.
+    """
+    if not request.run:
+        return ""
+    end = "" if request.interval_end is None else str(to_ms(request.interval_end))
+    return sha256(f"{request.run}\n{end}".encode()).hexdigest()[:32]
+
+
+def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
+    """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval, or another run."""
+    if request.interval_end is not None:
+        return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
+    run = id_of(request)
+    if not run or not plan.run:
+        return True
+    return plan.run == run and plan.covers
+
+
+def is_limited(pipeline: Pipeline, request: PlanRequest) -> bool:
+    """Whether something bounds a checkpoint, so that a request may take several."""
+    return request.max_records is not None or pipeline.max_records is not None or pipeline.max_bytes is not None
+
+
+def last_of_run(timelines: Timelines, head: Head, request: PlanRequest) -> Checkpoint | None:
+    """Returns the checkpoint that ended the request's run, if it is an ancestor of a head; None while it goes on."""
+    run = id_of(request)
+    record = newest_run(timelines.objects, run) if run else None
+    if record is None:
+        return None
+    since = takewhile(lambda found: found.plan.planned_at_ms >= record.at_ms, timelines.chain(head.timeline))
+    return next((found for found in since if found.plan.run == run and found.plan.covers), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """The records of one run.
+
+    Attributes:
+        objects: the pipeline's objects.
+        clock: the time of the record.
+        write_ids: its id.
+        request: the run's request.
+    """
+
+    objects: Objects
+    clock: Clock
+    write_ids: WriteIds
+    request: PlanRequest
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return id_of(self.request)
+
+    def newest(self) -> RunRecord | None:
+        """Returns the run's newest record; None before its first plan."""
+        return newest_run(self.objects, self.id)
+
+    def held(self, inputs: Iterable[str], topic_ids: Mapping[str, str]) -> RunRecord | None:
+        """Returns the record whose ends are valid for these inputs; None if the ends must be fixed (again).
+
+        An input that is new since then needs ends, and an offset of a recreated topic means nothing.
+        """
+        found = self.newest()
+        if found is None or set(inputs) - set(found.inputs):
+            return None
+        known = {topic: number for topic, number in topic_ids.items() if topic in found.topic_ids}
+        return found if all(found.topic_ids[topic] == number for topic, number in known.items()) else None
+
+    def fix(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        *,
+        inputs: Iterable[str],
+        topic_ids: Mapping[str, str],
+        whole: bool,
+    ) -> RunRecord:
+        """Fixes the run's ends, unless another process has just done so. Returns the record that counts."""
+        number = keys.greatest(self.objects.store.list(keys.run_folder(self.id))) + 1
+        end = None if self.request.interval_end is None else to_ms(self.request.interval_end)
+        record = RunRecord(
+            run=self.request.run,
+            interval_end_ms=end,
+            inputs=tuple(sorted(inputs)),
+            topic_ids=topic_ids,
+            starts=starts,
+            ends=ends,
+            whole=whole,
+            at_ms=self.clock.now_ms(),
+            write_id=self.write_ids(),
+        )
+        self.objects.put(keys.run_key(self.id, number), record)
+        found = self.newest()
+        if found is None:
+            raise StoreError(
+                f"the store says that {keys.run_key(self.id, number)} exists, but does not return it",
+                safe="nothing was planned; every completed checkpoint is intact.",
+                next="check the store's health, then run the same command again.",
+            )
+        return found
+
+
+def newest_run(objects: Objects, run: str) -> RunRecord | None:
+    """Returns the newest record of a run, by the plans' id of it; None if it has none."""
+    number = keys.greatest(objects.store.list(keys.run_folder(run)))
+    found = objects.read(RunRecord, keys.run_key(run, number)) if number else None
+    while (later := objects.read(RunRecord, keys.run_key(run, number + 1))) is not None:
+        number, found = number + 1, later
+    return found

@@ -1,0 +1,222 @@
+"""A run of several checkpoints ends where its first plan said, whatever happens in between (adr/0032)."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline, at
+from tests.support.memory import Payment
+from tidemark import KafkaSource, Pipeline
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+from tidemark.coordinator.plans.runs import id_of, newest_run
+from tidemark.coordinator.records.states import Completed, Covered, OpenPlan, Refused
+from tidemark.coordinator.recovery.restore import Recovery
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.stop_and_resume import Stopping
+from tidemark.errors import CheckpointExpiredError, DeclarationError, EngineError
+from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import Failure
+from tidemark.model.core.offsets import TopicPartition
+
+FIRST, SECOND = replace(ASK, run="dag/first"), replace(ASK, run="dag/second")
+P2 = TopicPartition("payments", 2)
+
+
+def bounded(**changes: object) -> BankPipeline:
+    """A bank whose checkpoints take two records; five of one time wait in it."""
+    bank = BankPipeline(replace(PIPELINE, **{"max_records": 2, **changes}))  # type: ignore[arg-type]
+    bank.send(5, timestamp_ms=10)
+    return bank
+
+
+def spans(made: list[Checkpoint] | tuple[Checkpoint, ...]) -> list[int]:
+    return [c.plan.ranges.span for c in made]
+
+
+def test_a_run_makes_as_many_checkpoints_as_it_needs_and_the_last_one_ends_it() -> None:
+    bank = bounded()
+    made = bank.loop.run(FIRST).checkpoints
+    assert spans(made) == [2, 2, 1]
+    assert [c.plan.covers for c in made] == [False, False, True]
+    assert {c.plan.run for c in made} == {id_of(FIRST)}
+    assert bank.state("accounts") == {("a",): (5, 5)}
+
+
+def test_the_bounds_are_no_part_of_what_the_state_depends_on() -> None:
+    assert replace(PIPELINE, max_records=5, max_bytes=9).fingerprint == PIPELINE.fingerprint
+
+
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="max_bytes=0"):
+        replace(PIPELINE, max_bytes=0)
+
+
+def test_without_bounds_a_plan_names_no_run() -> None:
+    bank = bounded(max_records=None)
+    made = bank.loop.run(FIRST).checkpoints
+    assert spans(made) == [5]
+    assert made[0].plan.run == ""
+    assert not bank.store.list("runs/")
+
+
+def test_under_load_a_run_ends_where_it_meant_to() -> None:
+    bank = bounded()
+    loop = replace(bank.loop, on_completed=lambda made: bank.send(3, timestamp_ms=20))
+    made = loop.run(FIRST).checkpoints
+    assert spans(made) == [2, 2, 1]
+    assert made[-1].plan.pending == {P0: 6}
+    assert spans(bank.loop.run(SECOND).checkpoints) == [2, 2, 2]
+
+
+def test_two_runs_that_take_turns_both_end() -> None:
+    bank = bounded()
+    ended, asked = set[str](), 0
+    while len(ended) < 2:
+        for request in (FIRST, SECOND):
+            found = bank.loop.run_once(request)
+            bank.send(1, timestamp_ms=20)
+            asked += 1
+            if found.checkpoints and found.checkpoints[0].plan.covers:
+                ended.add(found.checkpoints[0].plan.run)
+    assert asked <= 8
+
+
+def test_an_aborted_plan_a_restore_and_a_foreign_checkpoint_move_no_end() -> None:
+    bank = bounded()
+    first = bank.complete(FIRST)
+    bank.send(4, timestamp_ms=20)
+    bank.coordinator.abort(bank.plan(FIRST), Failure(reason=FailureReason.DECLINED, message="no", next="x"))
+    bank.complete(replace(ASK, run="dag/other"))
+    bank.send(4, timestamp_ms=30)
+    request = RestoreRequest(checkpoint=first.id)
+    recovery = Recovery(coordinator=bank.coordinator, pipeline=bank.pipeline)
+    recovery.restore(request.find_restore_point(bank.coordinator), request.request)
+    made = bank.loop.run(FIRST).checkpoints
+    assert made[-1].plan.ranges[P0].end == 5
+
+
+def test_a_run_that_has_ended_is_covered_by_its_last_checkpoint() -> None:
+    bank = bounded()
+    last = bank.loop.run(FIRST).checkpoints[-1]
+    bank.send(2, timestamp_ms=20)
+    assert bank.loop.run(FIRST).state == Covered(checkpoint=last)
+    other = replace(FIRST, interval_end=at(50))
+    assert bank.loop.run(other).checkpoints, "the same id with another interval is another run"
+
+
+def test_a_run_of_an_interval_covers_it_with_its_last_checkpoint_only() -> None:
+    bank = bounded()
+    bank.send(2, timestamp_ms=70)
+    asked = replace(FIRST, interval_end=at(50), until_interval_end=True)
+    made = bank.loop.run(asked).checkpoints
+    assert spans(made) == [2, 2, 1]
+    assert [c.covered_until_ms for c in made] == [None, None, 50]
+
+
+def test_a_partition_that_is_added_during_a_run_waits_for_the_next() -> None:
+    bank = bounded()
+    bank.complete(FIRST)
+    bank.log.add_partitions("payments")
+    bank.send(2, P2, timestamp_ms=5)
+    made = bank.loop.run(FIRST).checkpoints
+    assert (made[-1].plan.covers, made[-1].plan.ranges[P2].span) == (True, 0)
+    assert sum(c.plan.ranges[P2].span for c in bank.loop.run(SECOND).checkpoints) == 2
+
+
+def test_a_log_that_became_shorter_leaves_no_end_that_nobody_reaches() -> None:
+    bank = bounded()
+    bank.complete(FIRST)
+    bank.log.truncate(P0, 3)
+    made = bank.loop.run(FIRST).checkpoints
+    assert (spans(made), made[-1].plan.covers) == ([1], True)
+
+
+@dataclass(frozen=True)
+class Refund:
+    """A record of an input that is added later."""
+
+    account: str
+
+
+def test_a_new_input_gives_the_run_ends_again() -> None:
+    bank = bounded()
+    bank.complete(FIRST)
+    bank.log.create("refunds")
+    for _ in range(2):
+        bank.log.append(TopicPartition("refunds", 0), b'{"account": "a"}', timestamp_ms=10)
+    assert PIPELINE.source is not None
+    wider = replace(
+        bank.pipeline,
+        source=None,
+        sources={"records": PIPELINE.source, "refunds": KafkaSource("refunds", Refund, start="latest")},
+        operators=[replace(PIPELINE.operators[0], input="records")],
+    )
+    bank.pipeline = wider
+    made = bank.loop.run(FIRST).checkpoints
+    assert made[-1].plan.covers
+    assert made[-1].plan.ranges[TopicPartition("refunds", 0)].start == 2, "where the input says that it starts"
+    record = newest_run(bank.coordinator.objects, id_of(FIRST))
+    assert record is not None
+    assert record.inputs == ("records", "refunds")
+
+
+def test_the_minimum_pause_lies_between_runs_not_within_one() -> None:
+    bank = bounded(min_pause=timedelta(hours=1))
+    assert len(bank.loop.run(FIRST).checkpoints) == 3
+    refused = bank.loop.run(SECOND).state
+    assert isinstance(refused, Refused)
+    assert refused.reason is FailureReason.MIN_PAUSE
+
+
+def test_a_run_that_is_stopped_in_the_middle_says_so() -> None:
+    bank = bounded()
+
+    def stop(made: Checkpoint) -> None:
+        Stopping(bank.coordinator).stop("maintenance")
+
+    done = replace(bank.loop, on_completed=stop).run(FIRST)
+    assert isinstance(done.state, Refused)
+    assert done.state.reason is FailureReason.STOPPED
+    assert spans(done.checkpoints) == [2]
+
+
+@pytest.mark.parametrize("error", [CheckpointExpiredError("late", next="x"), EngineError("no memory", next="x")])
+def test_after_an_attempt_that_was_too_large_the_next_plan_reads_half(error: Exception) -> None:
+    bank = bounded(max_records=4)
+    plan = bank.plan(FIRST)
+    assert plan.ranges.span == 4
+    owned = bank.coordinator.begin(plan)
+    assert isinstance(owned, OwnedAttempt)
+    reason = FailureReason.EXPIRED if isinstance(error, CheckpointExpiredError) else FailureReason.ENGINE_ERROR
+    bank.coordinator.abort(plan, Failure(reason=reason, message=str(error), next="x"))
+    assert spans(bank.loop.run(FIRST).checkpoints) == [2, 3]
+
+
+def test_a_bound_in_bytes_goes_by_the_size_of_records_so_far() -> None:
+    bank = bounded(max_records=None, max_bytes=70)
+    size = len(bank.log.records(P0, bank.plan(FIRST).ranges[P0])[0].value or b"")
+    assert spans(bank.loop.run(FIRST).checkpoints)[0] == 70 // size
+    bank.send(5, P1, account="a" * 100, timestamp_ms=10)
+    made = bank.loop.run(SECOND).checkpoints
+    assert spans(made)[0] == 70 // size, "the records before were small"
+    assert min(spans(made)[1:]) == 1, "larger than the bound, yet one at a time"
+
+
+def test_an_open_plan_of_a_run_that_died_is_finished_by_the_next_run() -> None:
+    bank = bounded()
+    dead = bank.plan(FIRST)
+    found = bank.coordinator.trigger(bank.pipeline, SECOND)
+    assert isinstance(found, OpenPlan)
+    assert (found.plan, found.adopted) == (dead, True)
+    done = bank.loop.run(SECOND)
+    assert isinstance(done.state, Completed)
+    assert [c.plan.run for c in done.checkpoints] == [id_of(FIRST), id_of(SECOND), id_of(SECOND)]
+
+
+def test_a_bounded_pipeline_has_one_declaration() -> None:
+    made = Pipeline(
+        name="bank", source=KafkaSource("payments", Payment), operators=PIPELINE.operators, max_records=1_000
+    )
+    assert made.max_records == 1_000
