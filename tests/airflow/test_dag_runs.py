@@ -368,13 +368,64 @@ def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
     world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.drive("a", 3)
-    monkeypatch.setattr(trips.get_task("fold"), "execution_timeout", timedelta(seconds=1))
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=1))
     monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: time.sleep(20))
     run = dag_run(day=1)
     assert run.state == "failed"
     assert tries(run)["fold"] == 1
     aborted = last_abort(world.open_context())
     assert aborted.failure.reason is FailureReason.EXPIRED
+
+
+def slow(seconds: float) -> Verdict:
+    """A gate that passes after a while."""
+    time.sleep(seconds)
+    return Verdict()
+
+
+def test_each_checkpoint_of_a_run_has_the_whole_timeout(
+    world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(8):
+        world.drive("a", 1)
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=2))
+    monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: slow(0.8))
+    began = time.monotonic()
+    assert dag_run(day=1, conf={"max_records": 2}).state == "success"
+    assert time.monotonic() - began > 3.2
+    assert [c.sealed.facts.records for c in world.checkpoints()] == [2, 2, 2, 2]
+
+
+def test_a_later_checkpoint_of_a_run_expires_alone(
+    world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        world.drive("a", 1)
+    waits = iter([0, 20])
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=1))
+    monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: slow(next(waits)))
+    run = dag_run(day=1, conf={"max_records": 2})
+    assert (run.state, tries(run)["fold"]) == ("failed", 1)
+    assert last_abort(world.open_context()).failure.reason is FailureReason.EXPIRED
+    assert [c.sealed.facts.records for c in world.checkpoints()] == [2]
+    monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: Verdict())
+    assert dag_run(day=1, conf={"max_records": 2}).state == "success"
+    assert [c.sealed.facts.records for c in world.checkpoints()] == [2, 1, 1], "half of what was too much"
+
+
+def test_a_run_that_is_stopped_in_the_middle_is_not_green(world: AirflowPipeline, dag_run: DagRun) -> None:
+    for _ in range(4):
+        world.drive("a", 1)
+
+    def judge(plan: Any, runs: Any) -> Verdict:
+        stop.stop(world.open_context(), "trips", "disk swap")
+        return Verdict()
+
+    world.judge = lambda: judge  # type: ignore[method-assign]
+    run = dag_run(day=1, conf={"max_records": 2})
+    assert run.state == "failed"
+    assert states(run)["fold"] == "failed"
+    assert len(world.checkpoints()) == 1
 
 
 def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: AirflowPipeline, trips: Any) -> None:

@@ -32,7 +32,7 @@ def test_a_failing_gate_publishes_nothing_and_its_abort_record_tells_the_failed_
 
 
 def test_the_same_offsets_are_planned_anew_and_pass_when_the_bad_record_is_out_of_reach(line: BadInputPipeline) -> None:
-    made = line.run("--max-records", "2").ok().json
+    made = line.run("--max-records", "2", "--once").ok().json
     assert (made["id"], made["ranges"]) == ("chk-2", {f"{line.topic}-0": {"start": 0, "end": 2}})
     assert made["gate"] == "2 of 2 held"
     assert line.shops() == {"north": (2, 3)}

@@ -34,8 +34,8 @@ def _dearest(line: TillPipeline) -> dict[tuple[str, int], Decimal]:
 
 
 def test_a_backfill_is_killed_repeated_compared_and_promoted(line: TillPipeline) -> None:
-    line.run("--max-records", "10")
-    line.run("--max-records", "10")
+    line.run("--max-records", "20", "--once")
+    line.run("--max-records", "20", "--once")
     line.run()
     recorded = {uid: _hash(line, uid) for uid in ("accounts", "tills")}
     line.tidemark.declare(DECLARATION.read_text().replace(SUM, SUM + FIX), topic=line.topic)

@@ -7,7 +7,7 @@ from tests.cli.conftest import DECLARATION, TillPipeline
 
 def test_spark_goes_on_from_an_import_as_from_its_own_checkpoint(line: TillPipeline, tmp_path: Path) -> None:
     tidemark, folder = line.tidemark, str(tmp_path / "export")
-    line.run("--max-records", "20")
+    line.run("--max-records", "40", "--once")
     line.run()
     tidemark("export", "till", "--to", folder).ok()
     tidemark.declare(

@@ -33,7 +33,7 @@ def _hashes(line: TillPipeline, checkpoint: str) -> list[str]:
 
 
 def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: TillPipeline) -> None:
-    line.run("--max-records", "10")
+    line.run("--max-records", "20", "--once")
     line.run()
     first = _hashes(line, "chk-2")
     told = line.tidemark("compact", "till", "--full", "--json").ok().json

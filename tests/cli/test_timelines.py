@@ -26,7 +26,7 @@ def _fates(line: TillPipeline) -> dict[str, str]:
 
 
 def test_a_restore_says_what_it_would_do_then_does_it(line: TillPipeline) -> None:
-    first = line.run("--max-records", "10")
+    first = line.run("--max-records", "20", "--once")
     second = line.run()
     plan = _told(line, "restore", "till", "--checkpoint", "chk-1")
     assert (plan["executed"], plan["timeline"], plan["left"], plan["lost"]) == (False, None, ["chk-2"], [])
@@ -49,7 +49,7 @@ def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: TillPipelin
     assert _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
     assert not _told(line, "fork", "till", "fix", "--checkpoint", "chk-1")["began_now"]
     line.tidemark("fork", "till", "t9", "--checkpoint", "chk-1").failed(2, "t<n> is reserved for restores")
-    made = line.run("--timeline", "fix", "--max-records", "5")
+    made = line.run("--timeline", "fix", "--max-records", "10", "--once")
     assert (made["timeline"], made["parent"]) == ("fix", "chk-1")
     plan = _told(line, "promote", "till", "fix")
     assert (plan["executed"], plan["left"], plan["replaced"]) == (False, ["chk-3"], [])

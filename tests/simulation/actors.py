@@ -65,11 +65,13 @@ def _late(world: SimulatedCluster, act: Callable[[], object]) -> Callable[[], ob
 
 
 def _runner(world: SimulatedCluster) -> Callable[[], object]:
-    request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)))
+    run = world.rng.choice(("", "sim/a", "sim/b"))
+    request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)), run=run)
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
 
     def act() -> None:
-        done = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute).run_once(request)
+        loop = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute)
+        done = loop.run(request) if run else loop.run_once(request)
         world.told += [c.plan.slot for c in done.checkpoints]
 
     return act
@@ -81,7 +83,7 @@ def _dag_run(world: SimulatedCluster) -> Callable[[], object]:
     Two processes may be at the same run, as a task that is taken for dead and its retry are.
     """
     end = datetime.fromtimestamp(world.clock.now_ms() / 1000 + world.rng.choice((0, 60)), tz=UTC)
-    request = PlanRequest(origin="dag", interval_end=end, max_records=world.rng.choice((None, 1, 2)))
+    request = PlanRequest(origin="dag", interval_end=end, max_records=world.rng.choice((None, 1, 2)), run="dag/1")
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
     returned: dict[str, CheckpointPlan] = {}
 

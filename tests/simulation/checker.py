@@ -28,7 +28,9 @@ def violations(world: SimulatedCluster) -> list[str]:
     found += _attempts(world)
     found += _told(world, completed)
     found += _ended(world)
+    ends = _run_ends(world)
     for checkpoint in completed:
+        found += _within_run(checkpoint, ends)
         found += _contiguous(checkpoint, by_id)
         found += _applied(world, checkpoint, by_id)
     return found
@@ -105,6 +107,29 @@ def _ended(world: SimulatedCluster) -> Iterator[str]:
     yield from (f"I6: timeline {name} was made live, and ended" for name in ended & {"t1", *successors.values()})
     if len(set(successors.values())) < len(successors):
         yield f"I6: two timelines were closed in favour of one: {successors}"
+
+
+def _run_ends(world: SimulatedCluster) -> dict[str, dict[str, int]]:
+    """How far each run may go, by its id: the topics of a simulation are not recreated, so the last word counts."""
+    found: dict[str, dict[str, int]] = {}
+    for key, body in _bodies(world, "runs/", ".json"):
+        found[key.split("/")[1]] = body["ends"]
+    return found
+
+
+def _within_run(checkpoint: Checkpoint, ends: dict[str, dict[str, int]]) -> Iterator[str]:
+    """A plan of a run ends where the run does, at most, and says that it covers exactly if it ends there (adr/0032)."""
+    plan = checkpoint.plan
+    if not plan.run:
+        return
+    reached = True
+    for tp, within in plan.ranges.items():
+        end = ends[plan.run].get(str(tp), within.start)
+        if within.end > max(end, within.start):
+            yield f"R1: {plan.name} reads {tp} up to {within.end}, its run ends at {end}"
+        reached = reached and within.end >= end
+    if plan.covers != reached:
+        yield f"R2: {plan.name} says covers={plan.covers}, and its run has {'' if reached else 'not '}ended"
 
 
 def _contiguous(checkpoint: Checkpoint, by_id: dict[int, Checkpoint]) -> Iterator[str]:

@@ -36,7 +36,7 @@ class BackfillConf(BeginningConf):
         checkpoint: `chk-17` or `17`.
         to: the checkpoint to end with; None = the newest one of the live timeline.
         mode: `compare` only shows the differences, `promote` makes the fork live, `approve` asks before it does.
-        max_records: merges checkpoints into steps of at most this many offsets per partition; None = one step each.
+        max_records: merges checkpoints into steps of at most this many offsets; None = one step each.
         name: the fork's name; None = a name made of the starting checkpoint and the code.
     """
 
@@ -149,7 +149,7 @@ def form(pipelines: Sequence[str]) -> dict[str, Param]:
         ),
         "max_records": number_field(
             "Records at most",
-            "Merges checkpoints into steps of at most this many offsets per partition. Empty: one step per checkpoint.",
+            "Merges checkpoints into steps of at most this many offsets. Empty: one step per checkpoint.",
         ),
         "name": text_field("Fork", "The fork's name. Empty: named after the start and the code.", section=RARE),
         **beginning_fields("Begin at"),

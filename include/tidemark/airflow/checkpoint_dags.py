@@ -29,7 +29,8 @@ from tidemark.declare.retention import Retention, as_retention
 from tidemark.errors import DeclarationError
 
 RUN_BUDGET = 3
-"""Timeout of a DAG run as a multiple of `checkpoint_timeout`: room for retries, their pauses, and a backlog."""
+"""Timeout of a DAG run as a multiple of `checkpoint_timeout`: room for retries, and their pauses. If bounds divide a
+backlog into checkpoints, the run takes as long as it takes, and each of the other tasks has this timeout."""
 
 
 class DagOptions(TypedDict, total=False):
@@ -86,8 +87,9 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
 
     One DAG run is active at a time, and past intervals do not run unless you backfill them; give a backfill
     `max_active_runs` 1, because it has its own limit. After more than `tolerable_failed_checkpoints` failed checkpoints
-    in a row, the plugin pauses the DAG; a run that fails for another reason does not count. A fold that takes longer
-    than `checkpoint_timeout` expires.
+    in a row, the plugin pauses the DAG; a run that fails for another reason does not count. A checkpoint that takes
+    longer than `checkpoint_timeout` expires. If the pipeline bounds a checkpoint, a run makes several, and has no
+    timeout as a whole.
 
     Args:
         pipeline: the declaration.
@@ -102,6 +104,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
     """
     chosen = _Chosen(**options)
     last = chosen.bound(chosen.end)
+    is_divided = pipeline.max_records is not None or pipeline.max_bytes is not None
     with DAG(
         chosen.dag_id or pipeline.name,
         description=f"Checkpoints of {pipeline.name}: {', '.join(pipeline.schemas())}",
@@ -111,7 +114,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         catchup=False,
         max_active_runs=1,
         max_consecutive_failed_dag_runs=0,
-        dagrun_timeout=pipeline.checkpoint_timeout * RUN_BUDGET,
+        dagrun_timeout=None if is_divided else pipeline.checkpoint_timeout * RUN_BUDGET,
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
         params=form(pipeline.name),
         tags=["tidemark", pipeline.name],
@@ -126,6 +129,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
     shared: dict[str, Any] = {
         "pipeline": pipeline.name,
         "until": chosen.until is not None,
+        "execution_timeout": pipeline.checkpoint_timeout * RUN_BUDGET,
         **retry_arguments(restart_strategy(chosen.restart)),
     }
     chain(
@@ -142,9 +146,9 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             doc_md=FoldOperator.__doc__,
             inlets=[*assets.topics, *assets.states],
             outlets=[*assets.changed, *assets.sent_ahead],
-            execution_timeout=pipeline.checkpoint_timeout,
+            attempt_timeout=pipeline.checkpoint_timeout,
             on_failure_callback=partial(abort_after_last_try, pipeline.name, tolerable),
-            **shared,
+            **{**shared, "execution_timeout": None},
         ),
         ValidateOperator(task_id=VALIDATE, doc_md=ValidateOperator.__doc__, tolerable=tolerable, **shared),
         CompleteOperator(

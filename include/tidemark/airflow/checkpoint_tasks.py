@@ -6,6 +6,7 @@ Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Asset, BaseOperator, Context
@@ -14,6 +15,7 @@ from airflow.sdk.log import mask_secret
 from pydantic import JsonValue
 
 from tidemark.airflow.airflow_metrics import observe
+from tidemark.airflow.attempt_watch import attempts_watched
 from tidemark.airflow.failure_callbacks import abort_expired, keep_count, keep_reason, open_slot, refused_slot
 from tidemark.airflow.retries import as_airflow
 from tidemark.airflow.s3_connection import take_s3_connection
@@ -86,7 +88,7 @@ class PipelineOperator(BaseOperator):
         """Returns the DAG run's request, which is the same in each of its tasks."""
         run = context["dag_run"]
         interval = (run.data_interval_start, run.data_interval_end)
-        return request_of(self.read_form(context), run.run_id, interval, self.until)
+        return request_of(self.read_form(context), (run.dag_id, run.run_id), interval, self.until)
 
     def read_form(self, context: Context) -> RunConf:
         """Returns the DAG run's validated conf."""
@@ -160,12 +162,18 @@ class PlanOperator(PipelineOperator):
 
 
 class FoldOperator(PipelineOperator):
-    """Executes the plan up to its seal in one Spark application. Publishes only what `max_records` splits off."""
+    """Executes the plan up to its seal in one Spark application. If bounds divide a backlog, makes all but the last.
+
+    Args:
+        attempt_timeout: the longest time of an attempt at one checkpoint; a run may make several.
+        **kwargs: passed to PipelineOperator.
+    """
 
     ui_color = "#e6f4ea"
 
-    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, attempt_timeout: timedelta = timedelta(minutes=10), **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
+        self.attempt_timeout = attempt_timeout
         self._job: SparkJob | None = None
 
     def execute(self, context: Context) -> Ids:
@@ -201,7 +209,10 @@ class FoldOperator(PipelineOperator):
         self._job = spark_job("checkpoint", "fold", self.log.info)
         opened = open_tidemark()
         try:
-            with attempts_traced(opened, self.pipeline, slot) as sealed:
+            with (
+                attempts_watched(opened, self.pipeline, self.attempt_timeout),
+                attempts_traced(opened, self.pipeline, slot) as sealed,
+            ):
                 folded = fold(self._job, self.pipeline, slot, request)
                 sealed += [*folded["completed"], folded["id"]]
         finally:

@@ -20,7 +20,7 @@ class RunConf(BaseModel):
     """The `conf` of a DAG run.
 
     Attributes:
-        max_records: the most offsets per partition and checkpoint; None = no limit.
+        max_records: the most records per checkpoint, over all partitions; None = as the pipeline declares.
         until: stop before the first record at or after this time, instead of at the data interval's end.
         accept_loss: record lost offsets and continue, instead of failing.
         allow_non_restored_state: drop the state of operators that the pipeline no longer declares.
@@ -49,7 +49,7 @@ def form(pipeline: str) -> dict[str, Param]:
     return {
         "max_records": number_field(
             "Records at most",
-            "The most offsets per partition that one checkpoint reads; a backlog is split into several checkpoints.",
+            "The most that one checkpoint reads, over all partitions; the run then makes several. Empty: as declared.",
         ),
         "until": text_field(
             "Until",
@@ -98,13 +98,13 @@ def parse_conf(conf: Mapping[str, object]) -> RunConf:
 
 
 def request_of(
-    conf: RunConf, run_id: str, interval: tuple[datetime | None, datetime | None], until: bool
+    conf: RunConf, run: tuple[str, str], interval: tuple[datetime | None, datetime | None], until: bool
 ) -> "PlanRequest":
     """Returns the DAG run's request to the coordinator.
 
     Args:
         conf: the run's conf.
-        run_id: id of the DAG run, recorded in plan and manifest.
+        run: ids of the DAG and of its run; the latter is recorded in plan and manifest.
         interval: the data interval; a run without a logical date has none.
         until: whether the DAG's ranges stop at the interval's end.
     """
@@ -114,7 +114,8 @@ def request_of(
     if conf.until is not None:
         start, end, until = None, conf.until, True
     return PlanRequest(
-        origin=run_id,
+        origin=run[1],
+        run="/".join(run),
         interval_start=start,
         interval_end=end,
         until_interval_end=until and end is not None,

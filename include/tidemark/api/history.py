@@ -15,7 +15,7 @@ from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import STOP
 from tidemark.coordinator.retention.key_erasure import ErasureRequest
-from tidemark.environment import user_name
+from tidemark.environment import random_id, user_name
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -139,14 +139,16 @@ class PipelineHistory(PipelineReader):
         return DryRun("promote", {"executed": False, **body_of(describe_promote(timeline, planned))}, execute)
 
     def run(self, request: PlanRequest | None = None, *, timeline: str | None = None) -> CompletedCheckpoint | None:
-        """Makes one checkpoint in this process, at once: finishes the open one, or plans a new one. Needs Spark.
+        """Makes a checkpoint in this process, at once: finishes the open one, or plans a new one. Needs Spark.
+
+        If bounds divide the records that wait, it makes as many as they need.
 
         Args:
             request: a `tidemark.api.PlanRequest`, which bounds the records; all new records without it.
             timeline: a fork; the live timeline without it.
 
         Returns:
-            The checkpoint; None if a checkpoint covers the request already.
+            The newest checkpoint; None if a checkpoint covers the request already.
 
         Raises:
             StoppedError: the pipeline is stopped.
@@ -156,7 +158,8 @@ class PipelineHistory(PipelineReader):
         """
         wanted = request or PlanRequest(origin="python")
         try:
-            made = checkpoints.run_once(self.context, self.name, wanted, timeline=timeline).checkpoint
+            named = replace(wanted, run=wanted.run or f"python/{random_id()}")
+            made = checkpoints.run(self.context, self.name, named, timeline=timeline).checkpoint
         finally:
             observability.report_metrics(self.context, self.name)
         return None if made is None else get_completed(self.context, self.name, made.id)

@@ -48,7 +48,7 @@ class RangeOptions:
     ] = None
     max_records: Annotated[
         int | None,
-        typer.Option(min=1, help="Merge consecutive checkpoints, up to this many offsets per partition."),
+        typer.Option(min=1, help="Merge consecutive checkpoints, up to this many offsets."),
     ] = None
     name: Annotated[
         str, typer.Option(help="Name the fork (default: a name made of the starting checkpoint and the code).")

@@ -44,6 +44,11 @@ class ProgressListener:
         if self._status is None:
             sys.stderr.write(f"{step} {took:.2f} s\n")
 
+    def tell(self, progress: object | None) -> None:
+        """Prints a line above the running step; nothing for None."""
+        if progress is not None:
+            self._console.print(str(progress), soft_wrap=True)
+
 
 class Counted:
     """Shows which of several pieces of work is in progress, while its `with` block is open; on a terminal only."""

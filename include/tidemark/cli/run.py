@@ -12,10 +12,12 @@ from tidemark.cli.option_groups import with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.progress import ProgressListener
 from tidemark.context import open_context
+from tidemark.environment import random_id
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import Group, amplification
-from tidemark.operations import checkpoints, compaction, observability
+from tidemark.operations import checkpoints, compaction, observability, runs
 from tidemark.ports import PlanRequest
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")]
@@ -38,8 +40,12 @@ class Bounds:
     """Options that say what a checkpoint reads, and on which timeline."""
 
     max_records: Annotated[
-        int | None, typer.Option(min=1, help="Read at most this many offsets per partition (default: all).")
+        int | None,
+        typer.Option(
+            min=1, help="Read at most this many records per checkpoint (default: the pipeline's `max_records`)."
+        ),
     ] = None
+    once: Annotated[bool, typer.Option("--once", help="Make one checkpoint, even if records are left.")] = False
     until: Annotated[
         str | None,
         typer.Option(help="Stop before the first record at or after this ISO 8601 time (UTC if it has no zone)."),
@@ -60,12 +66,15 @@ def run(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make one checkpoint: finish the one in progress, or plan a new one.
+    """Make a checkpoint: finish the one in progress, or plan a new one.
+
+    If the pipeline or --max-records bounds a checkpoint, several are made, up to the end that the log had at the start.
 
     Examples:
       tidemark run flights
       tidemark run flights --until 2013-02-01T05:00:00Z
-      tidemark run flights --max-records 10000 --json
+      tidemark run flights --max-records 1000000
+      tidemark run flights --max-records 10000 --once --json
       tidemark run flights --timeline bugfix
     """
     end = None if bounds.until is None else parse_time(bounds.until)
@@ -77,11 +86,17 @@ def run(
         accept_loss=accept_loss,
         allow_non_restored_state=allow_non_restored_state,
         accept_time=accept_time,
+        run=f"cli/{random_id()}",
     )
     context = open_context()
+
+    def is_last(made: Checkpoint) -> bool:
+        progress.tell(runs.describe(context, made))
+        return bounds.once
+
     try:
         with ProgressListener() as progress:
-            made = checkpoints.run_once(context, pipeline, request, progress, bounds.timeline)
+            made = checkpoints.run(context, pipeline, request, progress, bounds.timeline, is_last=is_last)
     finally:
         observability.report_metrics(context, pipeline)
     if made.checkpoint is not None:

@@ -36,7 +36,7 @@ _SAFE = "every completed checkpoint is intact."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """The result of `run_once`: a checkpoint, or the one that already covers the interval."""
+    """The result of `run`: its newest checkpoint, or the one that already covers the interval."""
 
     checkpoint: Checkpoint | None
     covered_by: int | None = None
@@ -117,23 +117,60 @@ def run_once(
         NotFoundError: no such timeline.
         TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
     """
+    return run(context, name, request, listener, timeline, is_last=lambda made: True)
+
+
+def run(
+    context: Context,
+    name: str,
+    request: PlanRequest,
+    listener: StepListener = ignore_step,
+    timeline: str | None = None,
+    *,
+    is_last: Callable[[Checkpoint], bool] | None = None,
+) -> Made:
+    """Completes checkpoints in this process until the request is satisfied: several if bounds divide what waits.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        request: the request.
+        listener: called at every step, for progress.
+        timeline: a fork; by default the live timeline. A fork sends nothing and reports no offsets.
+        is_last: called with each checkpoint once it is completed, delivered and reported; True ends the run there.
+
+    Raises:
+        NotFoundError: no such timeline.
+        StoppedError: the pipeline was stopped meanwhile; the checkpoints completed so far stay.
+        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
+    """
     pipeline = context.pipeline(name)
     context.warehouse.refuse_unconditional()
     loop = make_loop(context, pipeline, both_listeners(listener, context.listener), timeline=timeline)
     live = loop.coordinator.timelines.live()
+    is_fork = timeline not in (None, live)
+
+    def ends_run(made: Checkpoint) -> bool:
+        _announce_made(context, pipeline, made, is_fork=is_fork)
+        return is_last is not None and is_last(made)
+
     with context.lock(name, timeline or live, pipeline.checkpoint_timeout):
-        done = loop.run_once(request)
-    for made in done.checkpoints:
-        observability.announce(context, made)
-    if timeline not in (None, live):
-        return made_on_fork(name, done)
-    sinks.deliver(context, name)
-    if not done.checkpoints:
-        return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
-    for made in done.checkpoints:
-        report_left_behind(made.plan)
-    report_offsets(context, pipeline, done.checkpoints[-1])
-    return Made(checkpoint=done.checkpoints[-1])
+        done = loop.run(request, ends_run)
+    if isinstance(done.state, Completed):
+        return Made(checkpoint=done.state.checkpoint)
+    if not is_fork and not done.checkpoints:
+        sinks.deliver(context, name)
+    covered_by = covered_or_refused(name, done.ended)
+    return Made(checkpoint=done.checkpoints[-1]) if done.checkpoints else Made(checkpoint=None, covered_by=covered_by)
+
+
+def _announce_made(context: Context, pipeline: Pipeline, made: Checkpoint, *, is_fork: bool) -> None:
+    observability.announce(context, made)
+    if is_fork:
+        return
+    sinks.deliver(context, pipeline.name)
+    report_left_behind(made.plan)
+    report_offsets(context, pipeline, made)
 
 
 def plan(context: Context, name: str, request: PlanRequest) -> Planned:
@@ -172,6 +209,8 @@ def fold(context: Context, name: str, slot: str, request: PlanRequest) -> Folded
     loop, given = make_loop(context, pipeline, on_completed=on_completed), get_plan(context, name, slot)
     with context.lock(name, given.slot.timeline, pipeline.checkpoint_timeout):
         done = loop.fold(given, request)
+    if isinstance(done.state, Refused):
+        covered_or_refused(name, done.state)  # raises: the run must not succeed without its interval
     last = _last_plan(done, given)
     if isinstance(done.state, Aborted | Subsumed) and not covers(last, request):
         completed_or_raise(name, done.state)
@@ -265,13 +304,6 @@ def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
     if done.checkpoints:
         return done.checkpoints[-1].plan
     return done.state.checkpoint.plan if isinstance(done.state, Covered) else given
-
-
-def made_on_fork(name: str, done: Progress) -> Made:
-    """The result of a checkpoint on a fork."""
-    if done.checkpoints:
-        return Made(checkpoint=done.checkpoints[-1])
-    return Made(checkpoint=None, covered_by=covered_or_refused(name, done.ended))
 
 
 def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.plans.runs import covers
+from tidemark.coordinator.plans.runs import covers, id_of
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
     Covered,
+    NothingOpen,
     OpenPlan,
     PlanState,
     Refused,
@@ -39,6 +40,9 @@ from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord
 from tidemark.ports import PlanRequest
+
+_REFUSALS = (FailureReason.EXPECTATION_FAILED, FailureReason.GATE_ERROR, FailureReason.DECLINED)
+"""Why a plan was given up for which the same run may make no other one."""
 
 Execute = Callable[[OwnedAttempt], Sealed]
 """Executes one attempt up to its seal; `CheckpointJob.execute`, passed by the context."""
@@ -114,15 +118,23 @@ class CheckpointLoop:
         """
         return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
 
-    def run(self, request: PlanRequest) -> Progress:
+    def run(self, request: PlanRequest, is_last: Callable[[Checkpoint], bool] = lambda made: False) -> Progress:
         """Completes checkpoints until the request is satisfied: one, or as many as the bounds of a checkpoint make it.
+
+        Args:
+            request: the request.
+            is_last: called with each completed checkpoint before the next one is planned; True ends the run there.
 
         Raises:
             TidemarkError: as in `run_once`; the checkpoints completed so far stay.
         """
-        return self._drive(
-            self._plan(request), request, lambda state: isinstance(state, Completed) and _is_folded(state, request)
-        )
+
+        def is_done(state: LoopState) -> bool:
+            if not isinstance(state, Completed):
+                return False
+            return is_last(state.checkpoint) or covers(state.checkpoint.plan, request)
+
+        return self._drive(self._plan(request), request, is_done)
 
     def plan(self, request: PlanRequest) -> Progress:
         """Stops at an open plan, new or adopted; a plan that was left sealed is published on the way.
@@ -148,7 +160,11 @@ class CheckpointLoop:
             ConflictError: the plan repeats recorded checkpoints and is outdated: only its backfill can plan it again.
             TidemarkError: as in `run_once`; the checkpoints completed so far stay.
         """
-        return self._drive(self._resume(plan, request), request, lambda state: _is_folded(state, request))
+        begins = self._resume(plan, request)
+        if isinstance(begins, Completed) and not _is_folded(begins, request):
+            # A repeated task, whose earlier try got further: a refused plan is not planned again.
+            begins = self._ended_by_refusal(request) or begins
+        return self._drive(begins, request, lambda state: _is_folded(state, request))
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
         """Publishes a plan if it is sealed, and returns its state. A repeated call finds its own manifest.
@@ -211,6 +227,16 @@ class CheckpointLoop:
             )
         found = self._plan(request)
         return self.coordinator.state(plan) if isinstance(found, Refused) else found
+
+    def _ended_by_refusal(self, request: PlanRequest) -> Aborted | None:
+        """The last plan of the request's run, if the gate or a person refused it and nothing was planned since."""
+        found, run = self.coordinator.open_plan(self.timeline), id_of(request)
+        if not run or not isinstance(found, NothingOpen) or not found.aborted:
+            return None
+        last = found.aborted[-1]
+        plan = self.coordinator.objects.plan(last.slot)
+        is_end = plan is not None and plan.run == run and last.failure.reason in _REFUSALS
+        return Aborted(plan=plan, record=last) if plan is not None and is_end else None
 
     def _is_replaced(self, state: PlanState) -> bool:
         if isinstance(state, OpenPlan):

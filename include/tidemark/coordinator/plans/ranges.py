@@ -7,13 +7,14 @@ from datetime import timedelta
 from tidemark.coordinator.plans.cut import Bound, cut
 from tidemark.coordinator.plans.initial_offsets import first_starts, to_ms
 from tidemark.coordinator.plans.inputs import Parent
-from tidemark.coordinator.plans.runs import Runs
+from tidemark.coordinator.plans.runs import Runs, is_valid
 from tidemark.declare.pipeline import KafkaSource, Pipeline, shared_topic
 from tidemark.errors import BrokerError, DataLostError
 from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.checkpoint.store_objects import RunRecord
 from tidemark.model.core.log_records import LogRecord, ReadBounds
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
-from tidemark.ports import Log, PartitionLog, PlanRequest, SourceLog
+from tidemark.ports import Log, PartitionLog, PlanRequest, PutOutcome, SourceLog
 
 # Records that were lost before they were read: found, reported exactly, and skipped only on request.
 #
@@ -268,6 +269,23 @@ def plan_ranges(
         NotFoundError: a named topic does not exist.
         BrokerError: Kafka did not answer.
     """
+    while True:
+        found = _plan_once(pipeline, request, parent, log, now_ms, limit)
+        if found is not None:
+            return found
+        # Another process has just fixed the run's ends. They may lie beyond the log's ends that were found before.
+
+
+def _plan_once(
+    pipeline: Pipeline,
+    request: PlanRequest,
+    parent: Parent,
+    log: SourceLog,
+    now_ms: int,
+    limit: ReadLimit | None,
+) -> PlannedRanges | None:
+    # Read before the log's ends, so that these lie behind it unless the log became shorter.
+    fixed = None if limit is None or limit.runs is None else limit.runs.newest()
     inputs = {name: _input(name, source, parent, log) for name, source in pipeline.inputs.items()}
     topics = {name: tuple(sorted({tp.topic for tp in i.bounds})) for name, i in inputs.items()}
     _refuse_shared(pipeline.name, topics)
@@ -280,11 +298,14 @@ def plan_ranges(
     ids = {topic: number for i in inputs.values() for topic, number in i.topic_ids.items()}
     future_ms = _future_ms(pipeline, request, now_ms)
     interval = _interval_end(pipeline, request, future_ms)
-    if limit is None or limit.runs is None:
-        ends, covers = _run_ends(read, interval, log)
-    else:
-        ends, covers = _fixed_ends(limit.runs, read, interval, log, topic_ids=ids, inputs=inputs)
-    starts, run_ends = {tp: r.start for tp, r in read.items()}, ends
+    starts = {tp: r.start for tp, r in read.items()}
+    held = None if fixed is None else _held_ends(fixed[1], read, topic_ids=ids, inputs=inputs)
+    ends, covers = held or _run_ends(read, interval, log)
+    if held is None and fixed is not None and limit is not None and limit.runs is not None:
+        outcome = limit.runs.fix(starts, ends, after=fixed[0], inputs=inputs, topic_ids=ids, whole=covers)
+        if outcome is PutOutcome.LOST:
+            return None
+    run_ends = ends
     if limit is not None:
         may_cut = {tp: OffsetRange(s, ends[tp]) for name in pipeline.sources for tp, s in inputs[name].starts.items()}
         ends = ends | cut(may_cut, limit.bound, log, future_ms=future_ms, isolation=pipeline.isolation)
@@ -399,25 +420,24 @@ def _run_ends(
     return interval.interval_ends(read, log)
 
 
-def _fixed_ends(
-    runs: Runs,
+def _held_ends(
+    record: RunRecord | None,
     read: Mapping[TopicPartition, OffsetRange],
-    interval: IntervalEnd | None,
-    log: SourceLog,
     *,
     topic_ids: Mapping[str, str],
     inputs: Iterable[str],
-) -> tuple[dict[TopicPartition, int], bool]:
-    """The same as the run's first plan found it. A partition that the run does not know stays where it begins.
+) -> tuple[dict[TopicPartition, int], bool] | None:
+    """The ends that the run's first plan found; None if they must be found (again).
 
-    An end is lowered to the log's present end: a log that was truncated would leave one that no plan can reach.
+    A partition that the run does not know stays where it begins. An end is lowered to the log's present end: a log that
+    was truncated would leave one that no plan can reach.
     """
-    held = runs.held(inputs, topic_ids)
-    if held is None or (not held.whole and _within(held.ends, read) == {tp: r.start for tp, r in read.items()}):
-        ends, whole = _run_ends(read, interval, log)
-        starts = {tp: r.start for tp, r in read.items()}
-        held = runs.fix(starts, ends, inputs=inputs, topic_ids=topic_ids, whole=whole)
-    return _within(held.ends, read), held.whole
+    if record is None or not is_valid(record, inputs, topic_ids):
+        return None
+    ends = _within(record.ends, read)
+    # If the look for the interval's end gave up, its ends are no more than a piece of the way.
+    reached = ends == {tp: r.start for tp, r in read.items()}
+    return (ends, record.whole) if record.whole or not reached else None
 
 
 def _within(

@@ -14,13 +14,12 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import StoreError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import RunRecord
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.ports import Clock, PlanRequest, WriteIds
+from tidemark.ports import Clock, PlanRequest, PutOutcome, WriteIds
 
 
 def id_of(request: PlanRequest) -> str:
@@ -81,32 +80,25 @@ class Runs:
         """The run's id."""
         return id_of(self.request)
 
-    def newest(self) -> RunRecord | None:
-        """Returns the run's newest record; None before its first plan."""
-        return newest_run(self.objects, self.id)
-
-    def held(self, inputs: Iterable[str], topic_ids: Mapping[str, str]) -> RunRecord | None:
-        """Returns the record whose ends are valid for these inputs; None if the ends must be fixed (again).
-
-        An input that is new since then needs ends, and an offset of a recreated topic means nothing.
-        """
-        found = self.newest()
-        if found is None or set(inputs) - set(found.inputs):
-            return None
-        known = {topic: number for topic, number in topic_ids.items() if topic in found.topic_ids}
-        return found if all(found.topic_ids[topic] == number for topic, number in known.items()) else None
+    def newest(self) -> tuple[int, RunRecord | None]:
+        """Returns the run's newest record with its number; 0 and None before its first plan."""
+        return _newest(self.objects, self.id)
 
     def fix(
         self,
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         *,
+        after: int,
         inputs: Iterable[str],
         topic_ids: Mapping[str, str],
         whole: bool,
-    ) -> RunRecord:
-        """Fixes the run's ends, unless another process has just done so. Returns the record that counts."""
-        number = keys.greatest(self.objects.store.list(keys.run_folder(self.id))) + 1
+    ) -> PutOutcome:
+        """Fixes the run's ends, unless another process was faster.
+
+        `after` is the number of the record that was found wanting: a record that was put since then must not be
+        replaced, because plans may go by it already.
+        """
         end = None if self.request.interval_end is None else to_ms(self.request.interval_end)
         record = RunRecord(
             run=self.request.run,
@@ -119,21 +111,27 @@ class Runs:
             at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
         )
-        self.objects.put(keys.run_key(self.id, number), record)
-        found = self.newest()
-        if found is None:
-            raise StoreError(
-                f"the store says that {keys.run_key(self.id, number)} exists, but does not return it",
-                safe="nothing was planned; every completed checkpoint is intact.",
-                next="check the store's health, then run the same command again.",
-            )
-        return found
+        return self.objects.put(keys.run_key(self.id, after + 1), record)
+
+
+def is_valid(record: RunRecord, inputs: Iterable[str], topic_ids: Mapping[str, str]) -> bool:
+    """Whether a record's ends hold for these inputs.
+
+    An input that is new since then needs ends, and an offset of a recreated topic means nothing.
+    """
+    return not set(inputs) - set(record.inputs) and all(
+        record.topic_ids.get(topic, number) == number for topic, number in topic_ids.items()
+    )
 
 
 def newest_run(objects: Objects, run: str) -> RunRecord | None:
     """Returns the newest record of a run, by the plans' id of it; None if it has none."""
+    return _newest(objects, run)[1]
+
+
+def _newest(objects: Objects, run: str) -> tuple[int, RunRecord | None]:
     number = keys.greatest(objects.store.list(keys.run_folder(run)))
     found = objects.read(RunRecord, keys.run_key(run, number)) if number else None
     while (later := objects.read(RunRecord, keys.run_key(run, number + 1))) is not None:
         number, found = number + 1, later
-    return found
+    return number, found

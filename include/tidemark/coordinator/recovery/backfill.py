@@ -46,7 +46,7 @@ class BackfillRequest:
         begins: the savepoint or checkpoint that the fork begins at.
         fork: name of the fork; empty = derived from the beginning and the code, so that other code begins another fork.
         to: id of the checkpoint to end with; None = the live head, wherever it is by then.
-        max_records: offsets per partition of one step, which may then cover several checkpoints; None = one each.
+        max_records: offsets of one step, which may then cover several checkpoints; None = one each.
         origin: the DAG run id, or "cli".
         promotes: whether the fork may become live; refused at once if `to` is given.
         send: once the fork is live, send the rows that it emitted and the live timeline had not sent.
