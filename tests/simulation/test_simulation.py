@@ -15,7 +15,7 @@ from tests.support.simulation_bugs import BUGS
 SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "20000"))
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))
 CHUNKS = 8
-MOST_TO_FIND = 6000
+MOST_TO_FIND = 12_000
 """Schedules within which every planted bug must be found."""
 REACHING = 1500
 """Schedules that show every kind of accident; a restore that loses its slot is one in two hundred."""

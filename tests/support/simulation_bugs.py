@@ -1,6 +1,6 @@
 """Bugs that the simulation must find; each switches off one rule of the protocol."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
@@ -9,6 +9,7 @@ from tidemark.coordinator.checkpoints import loop
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
+from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.objects import Objects, encode
 from tidemark.coordinator.records.states import (
@@ -35,6 +36,7 @@ from tidemark.model.checkpoint.store_objects import (
     Outcome,
     OutcomeKind,
 )
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Fence, PutOutcome, UncertainPut
 from tidemark.testing.twin.tables import MemoryTables, MemoryTableVersion
 
@@ -269,6 +271,31 @@ def fold_stops_at_any_seal() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def run_ends_fixed_again() -> Iterator[None]:
+    """A planner fixes the ends of its run anew, although another one did so after it looked."""
+    fix = Runs.fix
+
+    def fixed(self: Runs, *ends: Mapping[TopicPartition, int], after: int, **facts: object) -> PutOutcome:
+        return fix(self, *ends, after=self.newest()[0], **facts)  # type: ignore[arg-type]
+
+    with patch.object(Runs, "fix", fixed):
+        yield
+
+
+@contextmanager
+def own_ends_in_any_case() -> Iterator[None]:
+    """A planner goes by the ends that it found, although another one of the same run was faster."""
+    fix = Runs.fix
+
+    def fixed(self: Runs, *ends: Mapping[TopicPartition, int], **facts: object) -> PutOutcome:
+        fix(self, *ends, **facts)  # type: ignore[arg-type]
+        return PutOutcome.WON
+
+    with patch.object(Runs, "fix", fixed):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "drop-the-check": drop_the_check,
     "check-before-the-version": check_before_the_version,
@@ -283,5 +310,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "promote-without-a-claim": promote_without_a_claim,
     "fold-stops-at-any-seal": fold_stops_at_any_seal,
     "void-counts-as-complete": void_counts_as_complete,
+    "run-ends-fixed-again": run_ends_fixed_again,
+    "own-ends-in-any-case": own_ends_in_any_case,
 }
 """Planted bugs by name."""

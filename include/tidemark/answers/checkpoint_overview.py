@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidemark.answers.run_facts import RunFacts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFacts:
@@ -180,7 +182,8 @@ class AnswerTrouble:
 class CheckpointsOverview:
     """The overview of a pipeline. `matching` counts the checkpoints that match the query, `history` is a page of them.
 
-    `trouble` names a damaged object of a timeline or a savepoint; timelines and savepoints are left out then.
+    `trouble` names a damaged object of a timeline or a savepoint; timelines and savepoints are left out then. `run` is
+    the progress of a run that goes on after the newest checkpoint; None if that one ended it, or was its only one.
     """
 
     pipeline: str
@@ -192,6 +195,7 @@ class CheckpointsOverview:
     health: PipelineHealth
     indexed: ReadIds
     trouble: AnswerTrouble | None
+    run: RunFacts | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Failure
-from tidemark.operations import observability, sinks
+from tidemark.operations import observability, runs, sinks
 from tidemark.ports import PlanRequest, StepListener
 
 _log = structlog.get_logger("tidemark")
@@ -295,6 +295,9 @@ def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) 
     observability.announce(context, made)
     report_offsets(context, pipeline, made)
     sinks.deliver(context, pipeline.name)
+    progress = runs.describe(context, made)
+    if progress is not None:
+        _log.info("run_progress", pipeline=pipeline.name, progress=str(progress))
 
 
 def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:

@@ -16,13 +16,15 @@ from tidemark.answers.checkpoint_overview import (
     ReadIds,
     StopReason,
 )
+from tidemark.answers.run_facts import RunFacts
 from tidemark.answers.timeline_facts import PinnedCheckpoint, RunProducts, SavepointFacts, TimelineNode
 from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch, branch
 from tidemark.coordinator.records.timelines import Stops
 from tidemark.errors import CorruptObjectError
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.operations import observability, savepoints
+from tidemark.operations import observability, runs, savepoints
 from tidemark.operations import timelines as timeline_operations
 from tidemark.operations.timelines import describe_timeline
 from tidemark.web import history_cache
@@ -53,6 +55,7 @@ def get_overview(context: Context, name: str, query: HistoryQuery) -> Checkpoint
     completed = tuple(e for e in entries if e.status is CheckpointStatus.COMPLETED)
     matching = [e for e in entries if query.takes(e, pins.get(e.id, ()))]
     restores = [b.genesis for b in branches if b.genesis is not None and b.genesis.why == "restore"]
+    live = next((b for b in branches if b.is_live), None)
     return CheckpointsOverview(
         pipeline=name,
         counts=_counts(entries, restored=len(restores)),
@@ -65,8 +68,9 @@ def get_overview(context: Context, name: str, query: HistoryQuery) -> Checkpoint
         ),
         history=[line(e) for e in matching[query.offset : query.offset + query.limit]],
         matching=len(matching),
-        health=_health(context, name, next((b for b in branches if b.is_live), None), remembered.history),
+        health=_health(context, name, live, remembered.history),
         trouble=trouble,
+        run=None if live is None or live.newest is None else _unfinished_run(context, live.newest),
         indexed=ReadIds(read=remembered.history.total - remembered.history.unread, of=remembered.history.total),
     )
 
@@ -132,6 +136,10 @@ def _related(context: Context, name: str) -> tuple[list[Branch], Mapping[int, Se
         return timeline_operations.list_timelines(context, name), savepoints.open_savepoints(context, name).pins(), None
     except CorruptObjectError as error:
         return [], {}, AnswerTrouble(what=error.what, safe=error.safe, next=error.next)
+
+
+def _unfinished_run(context: Context, newest: Checkpoint) -> RunFacts | None:
+    return None if newest.plan.covers else runs.describe(context, newest)
 
 
 def _health(context: Context, name: str, live: Branch | None, history: History) -> PipelineHealth:

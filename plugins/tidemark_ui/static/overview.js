@@ -20,6 +20,7 @@ function Health({ data, facts }) {
   const { health, counts } = data;
   return h(C.Flex, { gap: 2, wrap: "wrap", role: "list", "aria-label": "Health" },
     h(Age, { health }),
+    data.run && h(Run, { run: data.run }),
     h(Tile, { name: "Lag", value: health.lag === null ? "–" : `${count(health.lag)} offsets`,
       second: "when it was planned" }),
     h(Tile, { name: "Failures in a row", value: count(health.failures_in_row), second: "since the last completed",
@@ -40,6 +41,13 @@ function Age({ health }) {
   return h(Tile, { name: "Last completed", value, ...verdict, second: h(React.Fragment, null,
     health.newest && `chk-${health.newest} on `, health.newest && h("bdi", null, health.live),
     health.newest && known && " · ", known) });
+}
+
+// A run that makes several checkpoints, while it goes on.
+function Run({ run }) {
+  const left = run.seconds_left === null ? "" : ` · about ${duration(run.seconds_left * 1000)} left`;
+  return h(Tile, { name: "Run", value: `${Math.floor(100 * run.share)} %`,
+    second: `${count(run.done)} of ${count(run.total)} offsets · ${count(Math.round(run.per_second))} per second${left}` });
 }
 
 function Next({ stopped, facts }) {
