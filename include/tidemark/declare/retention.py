@@ -299,6 +299,22 @@ class Retention:
         return kept
 
 
+def restore_points(found: Iterable[tuple[int, int, bool]]) -> History:
+    """Yields the checkpoints that count for a rule: those in the middle of a run only while they are the newest.
+
+    Otherwise one backlog would push all older restore points out of `keep_last`.
+
+    Args:
+        found: completed checkpoints as (id, logical time, whether its run went on after it), newest first.
+
+    >>> list(restore_points([(4, 9, True), (3, 9, True), (2, 9, False), (1, 5, False)]))
+    [(4, 9), (2, 9), (1, 5)]
+    """
+    for place, (number, at, is_piece) in enumerate(found):
+        if not is_piece or place == 0:
+            yield number, at
+
+
 def as_retention(given: object) -> Retention | None:
     """Validates the `retention=` of a declaration; None keeps everything.
 

@@ -11,7 +11,7 @@ from tidemark.context import Context
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
-from tidemark.declare.retention import Retention
+from tidemark.declare.retention import Retention, restore_points
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -110,7 +110,8 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
     Reads manifests back to the oldest one that the rule may keep, however many there are.
     """
     history = context.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
-    return retention.select((found.id, found.plan.logical_time_ms) for found in history)
+    found = ((c.id, c.plan.logical_time_ms, c.plan.is_piece) for c in history)
+    return retention.select(restore_points(found))
 
 
 def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -7,18 +7,20 @@ import pytest
 
 from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline, at
 from tests.support.memory import Payment
-from tidemark import KafkaSource, Pipeline
+from tidemark import KafkaSource, Pipeline, Retention
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.runs import id_of, newest_run
-from tidemark.coordinator.records.states import Completed, Covered, OpenPlan, Refused
+from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
+from tidemark.coordinator.retention.stored_rule import Lines, kept_by
 from tidemark.errors import CheckpointExpiredError, DeclarationError, EngineError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.retention.manifest_lines import ManifestLine
 
 FIRST, SECOND = replace(ASK, run="dag/first"), replace(ASK, run="dag/second")
 P2 = TopicPartition("payments", 2)
@@ -213,6 +215,30 @@ def test_an_open_plan_of_a_run_that_died_is_finished_by_the_next_run() -> None:
     done = bank.loop.run(SECOND)
     assert isinstance(done.state, Completed)
     assert [c.plan.run for c in done.checkpoints] == [id_of(FIRST), id_of(SECOND), id_of(SECOND)]
+
+
+def test_checkpoints_in_the_middle_of_a_run_push_no_restore_point_out() -> None:
+    bank = bounded()
+    for request in (FIRST, SECOND, replace(ASK, run="dag/third")):
+        bank.loop.run(request)
+        bank.send(4, timestamp_ms=20)
+    bank.complete(replace(ASK, run="dag/fourth"))
+    made = list(reversed(list(bank.coordinator.checkpoints())))
+    assert [c.id for c in made if not c.plan.is_piece] == [3, 5, 7]
+    lines = Lines(checkpoints={"t1": [ManifestLine.of(c) for c in made]}, geneses={}, closings={})
+    kept = kept_by(Retention.keep_last(3), lines)
+    assert sorted(kept) == [5, 7, 8], "the newest counts, whatever it is"
+
+
+def test_a_repeated_task_does_not_plan_again_what_a_person_refused() -> None:
+    bank = bounded()
+    first = bank.complete(FIRST)
+    refused = bank.plan(FIRST)
+    bank.coordinator.abort(refused, Failure(reason=FailureReason.DECLINED, message="no", next="x"))
+    found = bank.loop.fold(first.plan, FIRST)
+    assert isinstance(found.state, Aborted)
+    assert found.state.plan == refused
+    assert bank.free().slot.k == 2, "no other plan was made"
 
 
 def test_a_bounded_pipeline_has_one_declaration() -> None:

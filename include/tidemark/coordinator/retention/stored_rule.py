@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.objects import Series
-from tidemark.declare.retention import Retention
+from tidemark.declare.retention import Retention, restore_points
 from tidemark.declare.retention_text import parse_retention
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.store_objects import Closing, Genesis
@@ -77,7 +77,8 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
 
     The rule is applied to the live timeline with all its ancestors, and to each fork on its own. Checkpoints that a
     restore or a promote has left on a closed timeline count as older than later ones for the same time: the rule is
-    also applied to all timelines that were ever live, together, sorted by logical time.
+    also applied to all timelines that were ever live, together, sorted by logical time. A checkpoint in the
+    middle of a run counts only while it is the newest.
     """
     if rule is None:
         return {c.id: (NO_RULE,) for c in lines.all()}
@@ -90,7 +91,8 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
     ]
     kept: dict[int, tuple[str, ...]] = {}
     for history in histories:
-        for number, why in rule.select((c.id, c.logical_time_ms) for c in history).items():
+        counted = restore_points((c.id, c.logical_time_ms, c.is_piece) for c in history)
+        for number, why in rule.select(counted).items():
             kept[number] = tuple(dict.fromkeys((*kept.get(number, ()), *why)))
     return kept
 

@@ -166,6 +166,11 @@ class CheckpointPlan:
         return f"chk-{self.id}"
 
     @property
+    def is_piece(self) -> bool:
+        """Whether the run that planned it continues after it: a checkpoint of a backlog that bounds divide."""
+        return bool(self.run) and not self.covers
+
+    @property
     def rows_at_most(self) -> int | None:
         """Upper bound of the records; None = unknown, because a table is copied."""
         return None if self.copies else self.ranges.span

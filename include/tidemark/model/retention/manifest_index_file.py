@@ -19,7 +19,7 @@ Segments = dict[tuple[object, ...], int]
 """Fields of a segment → its number."""
 
 KIND = "manifest_index"
-FORMAT = 1
+FORMAT = 2
 """Version of the file format; a file of another version is ignored."""
 
 
@@ -82,12 +82,13 @@ def _row_of(line: ManifestLine, segments: Segments) -> list[Any]:
         dict(line.tables),
         sorted(line.sinks),
         line.sends,
+        line.is_piece,
     ]
 
 
 def _line_of(row: Sequence[Any], segments: Sequence[Sequence[Any]], made: dict[int, Segment]) -> ManifestLine:
     """Returns the line of such a row; `made` contains the segments that exist already, by number."""
-    number, timeline, sequence, revision, at_ms, attempt, repeats, handles, others, tables, sinks, sends = row
+    number, timeline, sequence, revision, at_ms, attempt, repeats, handles, others, tables, sinks, sends, piece = row
     return ManifestLine(
         id=number,
         timeline=timeline,
@@ -101,6 +102,7 @@ def _line_of(row: Sequence[Any], segments: Sequence[Sequence[Any]], made: dict[i
         tables=tables,
         sinks=frozenset(sinks),
         sends=sends,
+        is_piece=piece,
     )
 
 
