@@ -36,7 +36,7 @@ KEYS, PIECE = RECORDS // 10, RECORDS // 10
 TOPIC, NAME = "backlog", "backlog"
 PER_MS = 50
 KILLS = {"client": 2, "spark": 5}
-"""What is killed, and how many checkpoints are complete by then."""
+"""The victims, and how many checkpoints are complete by then."""
 PIPELINE = f"""
 from dataclasses import replace
 from benchmarks.pipelines import sized
@@ -77,7 +77,7 @@ def _client() -> int:
         sys.stdout.flush()
         return False
 
-    checkpoints.run(context, NAME, PlanRequest(origin="bench", run="bench/1"), is_last=tell)
+    checkpoints.make_checkpoints(context, NAME, PlanRequest(origin="bench", run="bench/1"), is_last=tell)
     return 0
 
 
@@ -120,6 +120,8 @@ def _driven(settings: Settings, env: dict[str, str], peaks: "Peaks", victim: str
         assert server is not None
         peaks.watch("spark", server)
         for line in client.stdout or ():
+            if not line.startswith("chk-"):
+                continue  # the log, of the server's death
             told.append(line.strip())
             sys.stderr.write(line)
             if victim is not None and len(told) == wait:

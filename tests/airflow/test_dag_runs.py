@@ -413,6 +413,25 @@ def test_a_later_checkpoint_of_a_run_expires_alone(
     assert [c.sealed.facts.records for c in world.checkpoints()] == [2, 1, 1], "half of what was too much"
 
 
+def test_the_next_run_tells_what_a_failed_one_completed(world: AirflowPipeline, dag_run: DagRun) -> None:
+    world.drive("a", 1)
+    assert dag_run(day=1).state == "success"
+    for _ in range(4):
+        world.drive("a", 1, day=1)
+    judged = iter([Verdict(), Verdict(passed=False)])
+    world.judge = lambda: lambda plan, runs: next(judged)  # type: ignore[method-assign]
+    failed = dag_run(day=2, conf={"max_records": 2})
+    assert (failed.state, events(failed)) == ("failed", [])
+    world.judge = lambda: lambda plan, runs: Verdict()  # type: ignore[method-assign]
+    run = dag_run(day=3)
+    told = {e.partition_key for e in events(run) if e.asset.uri == "x-tidemark://trips/checkpoint"}
+    assert told == {c.plan.name for c in world.checkpoints()[1:]}
+    assert len(told) == 2, "the failed run's first checkpoint, and its own"
+    assert {e.partition_key for e in events(dag_run(day=4)) if e.asset.name == "trips/checkpoint"} == {
+        world.checkpoints()[-1].plan.name
+    }
+
+
 def test_a_run_that_is_stopped_in_the_middle_is_not_green(world: AirflowPipeline, dag_run: DagRun) -> None:
     for _ in range(4):
         world.drive("a", 1)

@@ -70,11 +70,14 @@ def test_a_fork_grows_beside_the_live_timeline_and_is_promoted(line: TillPipelin
 
 
 def test_what_kafka_has_lost_stops_a_restore_with_the_exact_gap(line: TillPipeline, topics: Topics) -> None:
-    topics.trim(line.topic, 15)
-    refused = line.tidemark("restore", "till", "--checkpoint", "chk-1", "--execute").failed(6, "offsets [10, 15)")
+    listed = line.tidemark("checkpoint", "list", "till", "--json").ok().json
+    end = next(line.ends(c)[0] for c in listed if c["id"] == "chk-1")
+    topics.trim(line.topic, end + 5)
+    lost = f"offsets [{end}, {end + 5})"
+    refused = line.tidemark("restore", "till", "--checkpoint", "chk-1", "--execute").failed(6, lost)
     assert "--accept-loss" in refused.err
     told = _told(line, "restore", "till", "--checkpoint", "chk-1", "--accept-loss")
-    assert [(gap["start"], gap["end"]) for gap in told["lost"]] == [(10, 15)]
+    assert [(gap["start"], gap["end"]) for gap in told["lost"]] == [(end, end + 5)]
     line.tidemark("restore", "till").failed(2, "name one restore point")
     line.tidemark("restore", "till", "--savepoint", "nobody").failed(3, "no savepoint 'nobody'")
     line.tidemark("restore", "till", "--checkpoint", "1", "--rename", "accounts").failed(2, "not a rename")

@@ -71,7 +71,7 @@ def _runner(world: SimulatedCluster) -> Callable[[], object]:
 
     def act() -> None:
         loop = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute)
-        done = loop.run(request) if run else loop.run_once(request)
+        done = loop.make_checkpoints(request) if run else loop.run_once(request)
         world.told += [c.plan.slot for c in done.checkpoints]
 
     return act

@@ -273,7 +273,7 @@ def fold_stops_at_any_seal() -> Iterator[None]:
 
 @contextmanager
 def run_ends_fixed_again() -> Iterator[None]:
-    """A planner fixes the ends of its run anew, although another one did so after it looked."""
+    """A planner fixes the ends of its run again, although another one did so after it looked."""
     fix = Runs.fix
 
     def fixed(self: Runs, *ends: Mapping[TopicPartition, int], after: int, **facts: object) -> PutOutcome:

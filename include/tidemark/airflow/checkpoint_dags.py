@@ -20,7 +20,7 @@ from tidemark.airflow.checkpoint_tasks import (
     ValidateOperator,
 )
 from tidemark.airflow.dag_docs import explain
-from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout
+from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout, keep_announced
 from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
 from tidemark.airflow.trigger_form import form
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
@@ -104,7 +104,6 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
     """
     chosen = _Chosen(**options)
     last = chosen.bound(chosen.end)
-    is_divided = pipeline.max_records is not None or pipeline.max_bytes is not None
     with DAG(
         chosen.dag_id or pipeline.name,
         description=f"Checkpoints of {pipeline.name}: {', '.join(pipeline.schemas())}",
@@ -114,7 +113,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         catchup=False,
         max_active_runs=1,
         max_consecutive_failed_dag_runs=0,
-        dagrun_timeout=None if is_divided else pipeline.checkpoint_timeout * RUN_BUDGET,
+        dagrun_timeout=None if pipeline.is_bounded else pipeline.checkpoint_timeout * RUN_BUDGET,
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
         params=form(pipeline.name),
         tags=["tidemark", pipeline.name],
@@ -139,6 +138,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             checkpoint=assets.checkpoint,
             min_pause=round(pipeline.min_pause.total_seconds() * 1000),
             tolerable=tolerable,
+            on_success_callback=partial(keep_announced, pipeline.name),
             **shared,
         ),
         FoldOperator(
@@ -159,6 +159,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             changed=assets.changed,
             sent=assets.sent,
             retention=chosen.retention,
+            on_success_callback=partial(keep_announced, pipeline.name),
             **shared,
         ),
     )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tidemark.ports import PlanRequest
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
+PUBLISHED = "published"
+"""The key under which task `plan` keeps the names of the checkpoints that it published."""
 Ids = dict[str, Any]
 """The value that a task returns: ids, never data."""
 
@@ -133,8 +135,10 @@ class PlanOperator(PipelineOperator):
         if planned.published:
             left = reads.get_checkpoint(opened, self.pipeline, planned.published[-1])
             self.outlets = [self.checkpoint]
-            announce(context, self.outlets, checkpoint_facts(left), [f"chk-{n}" for n in planned.published])
+            names = [f"chk-{n}" for n in planned.published]
+            announce(context, self.outlets, checkpoint_facts(left), names)
             self.log.info("published %s, which an earlier run had sealed", left.plan.name)
+            context["ti"].xcom_push(key=PUBLISHED, value=names)
         if planned.covered_by is not None:
             self.log.info("nothing to do: covered by chk-%d", planned.covered_by)
             return {"covered_by": f"chk-{planned.covered_by}"}
@@ -306,7 +310,7 @@ class CompleteOperator(PipelineOperator):
         with typed_failures():
             checkpoint = checkpoints.complete(opened, self.pipeline, folded["slot"])
         observe(opened, self.pipeline)
-        names = [*folded.get("completed", ()), checkpoint.plan.name]
+        names = self._names(opened, checkpoint, folded.get("completed", ()))
         facts = body_of(checkpoint_facts(checkpoint))
         self.outlets = [self.checkpoint]
         announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
@@ -314,6 +318,13 @@ class CompleteOperator(PipelineOperator):
         lines = "\n".join(f"{name}: {value}" for name, value in facts.items())
         self.log.info("completed %s\n%s", ", ".join(names), lines)
         return {"checkpoint": checkpoint.plan.name, "completed": names}
+
+    def _names(self, opened: "TidemarkContext", newest: "Checkpoint", folded: Sequence[str]) -> list[str]:
+        """The checkpoints to announce: this run's, and those of earlier runs that failed before they could."""
+        from tidemark.operations.runs import list_unannounced
+
+        found = list_unannounced(opened, newest)
+        return [f"chk-{n}" for n in sorted({*found, *(int(name[4:]) for name in folded)})]
 
     def _announce_changed(
         self, context: Context, opened: "TidemarkContext", newest: "Checkpoint", names: Sequence[str]

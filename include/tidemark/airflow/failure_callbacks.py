@@ -70,6 +70,18 @@ def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
         store.set(COUNTED, {"in_a_row": in_a_row, "tolerable": tolerable})
 
 
+def keep_announced(pipeline: str, context: Context) -> None:
+    """Callback of tasks that add events, for when they have succeeded: the next run does not add them again."""
+    from tidemark.operations.runs import record_announced
+
+    ti = context["ti"]
+    names = ti.xcom_pull(task_ids=ti.task_id, key="published") or (ti.xcom_pull(task_ids=ti.task_id) or {}).get(
+        "completed"
+    )
+    if names:
+        record_announced(_open_tidemark(), pipeline, max(int(name[4:]) for name in names))
+
+
 def abort_after_timeout(pipeline: str, context: Context) -> None:
     """Callback of the DAG for when a run fails: if the run timed out, the plan that it left open expires."""
     from tidemark.operations import checkpoints

@@ -183,7 +183,7 @@ class CheckpointsOverview:
     """The overview of a pipeline. `matching` counts the checkpoints that match the query, `history` is a page of them.
 
     `trouble` names a damaged object of a timeline or a savepoint; timelines and savepoints are left out then. `run` is
-    the progress of a run that goes on after the newest checkpoint; None if that one ended it, or was its only one.
+    the progress of a run that continues after the newest checkpoint; None if that one ended it, or was its only one.
     """
 
     pipeline: str

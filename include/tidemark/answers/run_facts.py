@@ -34,5 +34,6 @@ class RunFacts:
         chk-3: 6,000,000 of 20,000,000 offsets (30 %), 80,000 per second, about 0:02:55 left
         """
         left = "" if self.seconds_left is None else f", about {timedelta(seconds=round(self.seconds_left))} left"
-        share = f"{self.done:,} of {self.total:,} offsets ({self.share:.0%})".replace("%", " %")
+        percent = 100 * self.done // self.total if self.total else 100
+        share = f"{self.done:,} of {self.total:,} offsets ({percent} %)"
         return f"{self.checkpoint}: {share}, {self.per_second:,.0f} per second{left}"

@@ -159,7 +159,7 @@ class PipelineHistory(PipelineReader):
         wanted = request or PlanRequest(origin="python")
         try:
             named = replace(wanted, run=wanted.run or f"python/{random_id()}")
-            made = checkpoints.run(self.context, self.name, named, timeline=timeline).checkpoint
+            made = checkpoints.make_checkpoints(self.context, self.name, named, timeline=timeline).checkpoint
         finally:
             observability.report_metrics(self.context, self.name)
         return None if made is None else get_completed(self.context, self.name, made.id)

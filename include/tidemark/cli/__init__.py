@@ -5,7 +5,7 @@ def main() -> None:
     """Runs the console script `tidemark`; exits with one of the codes of `tidemark.errors`."""
     import gc
 
-    # What is imported stays for as long as the process runs: to search it for garbage only makes the start slower.
+    # Imported modules stay for as long as the process runs: searching them for garbage only makes the start slower.
     gc.disable()
     from tidemark.cli.main import entry
 

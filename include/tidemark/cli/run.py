@@ -91,12 +91,13 @@ def run(
     context = open_context()
 
     def is_last(made: Checkpoint) -> bool:
-        progress.tell(runs.describe(context, made))
+        if made.plan.run:
+            progress.tell(runs.describe(context, made))
         return bounds.once
 
     try:
         with ProgressListener() as progress:
-            made = checkpoints.run(context, pipeline, request, progress, bounds.timeline, is_last=is_last)
+            made = checkpoints.make_checkpoints(context, pipeline, request, progress, bounds.timeline, is_last=is_last)
     finally:
         observability.report_metrics(context, pipeline)
     if made.checkpoint is not None:

@@ -223,6 +223,11 @@ class Pipeline:
         self.schemas()
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether a run may make several checkpoints, because one does not read all that waits."""
+        return self.max_records is not None or self.max_bytes is not None
+
+    @property
     def inputs(self) -> dict[str, KafkaSource]:
         """Everything that is read from Kafka, by name: the sources, and by uid the topics of broadcast states.
 

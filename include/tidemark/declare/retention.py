@@ -305,7 +305,7 @@ def restore_points(found: Iterable[tuple[int, int, bool]]) -> History:
     Otherwise one backlog would push all older restore points out of `keep_last`.
 
     Args:
-        found: completed checkpoints as (id, logical time, whether its run went on after it), newest first.
+        found: completed checkpoints as (id, logical time, whether its run continues after it), newest first.
 
     >>> list(restore_points([(4, 9, True), (3, 9, True), (2, 9, False), (1, 5, False)]))
     [(4, 9), (2, 9), (1, 5)]

@@ -8,9 +8,8 @@ import structlog
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress, covers
 from tidemark.coordinator.checkpoints.reports import record_report
-from tidemark.coordinator.plans.runs import covers
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -36,7 +35,7 @@ _SAFE = "every completed checkpoint is intact."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """The result of `run`: its newest checkpoint, or the one that already covers the interval."""
+    """The result of `make_checkpoints`: its newest checkpoint, or the one that already covers the interval."""
 
     checkpoint: Checkpoint | None
     covered_by: int | None = None
@@ -117,10 +116,10 @@ def run_once(
         NotFoundError: no such timeline.
         TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
     """
-    return run(context, name, request, listener, timeline, is_last=lambda made: True)
+    return make_checkpoints(context, name, request, listener, timeline, is_last=lambda made: True)
 
 
-def run(
+def make_checkpoints(
     context: Context,
     name: str,
     request: PlanRequest,
@@ -155,7 +154,7 @@ def run(
         return is_last is not None and is_last(made)
 
     with context.lock(name, timeline or live, pipeline.checkpoint_timeout):
-        done = loop.run(request, ends_run)
+        done = loop.make_checkpoints(request, ends_run)
     if isinstance(done.state, Completed):
         return Made(checkpoint=done.state.checkpoint)
     if not is_fork and not done.checkpoints:
@@ -295,7 +294,7 @@ def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) 
     observability.announce(context, made)
     report_offsets(context, pipeline, made)
     sinks.deliver(context, pipeline.name)
-    progress = runs.describe(context, made)
+    progress = runs.describe(context, made) if made.plan.run else None
     if progress is not None:
         _log.info("run_progress", pipeline=pipeline.name, progress=str(progress))
 

@@ -1,9 +1,16 @@
-"""The progress of runs that make several checkpoints."""
+"""Runs that make several checkpoints: how far they are, and which checkpoints Airflow has no event of.
+
+A task adds events only if it succeeds, so a run that fails adds none, although some of its checkpoints are complete.
+"""
+
+from itertools import takewhile
 
 from tidemark.answers.run_facts import RunFacts
 from tidemark.context import Context
 from tidemark.coordinator.plans.runs import newest_run
+from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.store_objects import AnnouncementRecord
 from tidemark.operations import observability
 
 
@@ -35,3 +42,26 @@ def describe(context: Context, made: Checkpoint) -> RunFacts | None:
         per_second=rate,
         seconds_left=(total - done) / rate if done else None,
     )
+
+
+def list_unannounced(context: Context, newest: Checkpoint) -> list[int]:
+    """Returns the ids of a checkpoint and of its ancestors after the last announced one, oldest first.
+
+    Released checkpoints are included. Without any record, which is how release 0.1 leaves a warehouse, only the
+    checkpoint itself.
+    """
+    coordinator = context.coordinator(newest.plan.pipeline)
+    last = keys.greatest(coordinator.objects.list("announcements/"))
+    if not last:
+        return [newest.id]
+    since = takewhile(lambda found: found.id > last, coordinator.timelines.ancestry(newest))
+    return sorted({newest.id, *(found.id for found in since)})
+
+
+def record_announced(context: Context, name: str, checkpoint: int) -> None:
+    """Records that a checkpoint and all before it are announced; a repeated call changes nothing."""
+    coordinator = context.coordinator(name)
+    record = AnnouncementRecord(
+        checkpoint=checkpoint, at_ms=coordinator.clock.now_ms(), write_id=coordinator.write_ids()
+    )
+    coordinator.objects.put(keys.announcement_key(checkpoint), record)

@@ -39,7 +39,7 @@ def spans(made: list[Checkpoint] | tuple[Checkpoint, ...]) -> list[int]:
 
 def test_a_run_makes_as_many_checkpoints_as_it_needs_and_the_last_one_ends_it() -> None:
     bank = bounded()
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert spans(made) == [2, 2, 1]
     assert [c.plan.covers for c in made] == [False, False, True]
     assert {c.plan.run for c in made} == {id_of(FIRST)}
@@ -57,7 +57,7 @@ def test_a_bound_below_one_is_refused() -> None:
 
 def test_without_bounds_a_plan_names_no_run() -> None:
     bank = bounded(max_records=None)
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert spans(made) == [5]
     assert made[0].plan.run == ""
     assert not bank.store.list("runs/")
@@ -66,10 +66,10 @@ def test_without_bounds_a_plan_names_no_run() -> None:
 def test_under_load_a_run_ends_where_it_meant_to() -> None:
     bank = bounded()
     loop = replace(bank.loop, on_completed=lambda made: bank.send(3, timestamp_ms=20))
-    made = loop.run(FIRST).checkpoints
+    made = loop.make_checkpoints(FIRST).checkpoints
     assert spans(made) == [2, 2, 1]
     assert made[-1].plan.pending == {P0: 6}
-    assert spans(bank.loop.run(SECOND).checkpoints) == [2, 2, 2]
+    assert spans(bank.loop.make_checkpoints(SECOND).checkpoints) == [2, 2, 2]
 
 
 def test_two_runs_that_take_turns_both_end() -> None:
@@ -95,24 +95,24 @@ def test_an_aborted_plan_a_restore_and_a_foreign_checkpoint_move_no_end() -> Non
     request = RestoreRequest(checkpoint=first.id)
     recovery = Recovery(coordinator=bank.coordinator, pipeline=bank.pipeline)
     recovery.restore(request.find_restore_point(bank.coordinator), request.request)
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert made[-1].plan.ranges[P0].end == 5
 
 
 def test_a_run_that_has_ended_is_covered_by_its_last_checkpoint() -> None:
     bank = bounded()
-    last = bank.loop.run(FIRST).checkpoints[-1]
+    last = bank.loop.make_checkpoints(FIRST).checkpoints[-1]
     bank.send(2, timestamp_ms=20)
-    assert bank.loop.run(FIRST).state == Covered(checkpoint=last)
+    assert bank.loop.make_checkpoints(FIRST).state == Covered(checkpoint=last)
     other = replace(FIRST, interval_end=at(50))
-    assert bank.loop.run(other).checkpoints, "the same id with another interval is another run"
+    assert bank.loop.make_checkpoints(other).checkpoints, "the same id with another interval is another run"
 
 
 def test_a_run_of_an_interval_covers_it_with_its_last_checkpoint_only() -> None:
     bank = bounded()
     bank.send(2, timestamp_ms=70)
     asked = replace(FIRST, interval_end=at(50), until_interval_end=True)
-    made = bank.loop.run(asked).checkpoints
+    made = bank.loop.make_checkpoints(asked).checkpoints
     assert spans(made) == [2, 2, 1]
     assert [c.covered_until_ms for c in made] == [None, None, 50]
 
@@ -122,16 +122,16 @@ def test_a_partition_that_is_added_during_a_run_waits_for_the_next() -> None:
     bank.complete(FIRST)
     bank.log.add_partitions("payments")
     bank.send(2, P2, timestamp_ms=5)
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert (made[-1].plan.covers, made[-1].plan.ranges[P2].span) == (True, 0)
-    assert sum(c.plan.ranges[P2].span for c in bank.loop.run(SECOND).checkpoints) == 2
+    assert sum(c.plan.ranges[P2].span for c in bank.loop.make_checkpoints(SECOND).checkpoints) == 2
 
 
 def test_a_log_that_became_shorter_leaves_no_end_that_nobody_reaches() -> None:
     bank = bounded()
     bank.complete(FIRST)
     bank.log.truncate(P0, 3)
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert (spans(made), made[-1].plan.covers) == ([1], True)
 
 
@@ -156,7 +156,7 @@ def test_a_new_input_gives_the_run_ends_again() -> None:
         operators=[replace(PIPELINE.operators[0], input="records")],
     )
     bank.pipeline = wider
-    made = bank.loop.run(FIRST).checkpoints
+    made = bank.loop.make_checkpoints(FIRST).checkpoints
     assert made[-1].plan.covers
     assert made[-1].plan.ranges[TopicPartition("refunds", 0)].start == 2, "where the input says that it starts"
     record = newest_run(bank.coordinator.objects, id_of(FIRST))
@@ -166,8 +166,8 @@ def test_a_new_input_gives_the_run_ends_again() -> None:
 
 def test_the_minimum_pause_lies_between_runs_not_within_one() -> None:
     bank = bounded(min_pause=timedelta(hours=1))
-    assert len(bank.loop.run(FIRST).checkpoints) == 3
-    refused = bank.loop.run(SECOND).state
+    assert len(bank.loop.make_checkpoints(FIRST).checkpoints) == 3
+    refused = bank.loop.make_checkpoints(SECOND).state
     assert isinstance(refused, Refused)
     assert refused.reason is FailureReason.MIN_PAUSE
 
@@ -178,7 +178,7 @@ def test_a_run_that_is_stopped_in_the_middle_says_so() -> None:
     def stop(made: Checkpoint) -> None:
         Stopping(bank.coordinator).stop("maintenance")
 
-    done = replace(bank.loop, on_completed=stop).run(FIRST)
+    done = replace(bank.loop, on_completed=stop).make_checkpoints(FIRST)
     assert isinstance(done.state, Refused)
     assert done.state.reason is FailureReason.STOPPED
     assert spans(done.checkpoints) == [2]
@@ -193,15 +193,15 @@ def test_after_an_attempt_that_was_too_large_the_next_plan_reads_half(error: Exc
     assert isinstance(owned, OwnedAttempt)
     reason = FailureReason.EXPIRED if isinstance(error, CheckpointExpiredError) else FailureReason.ENGINE_ERROR
     bank.coordinator.abort(plan, Failure(reason=reason, message=str(error), next="x"))
-    assert spans(bank.loop.run(FIRST).checkpoints) == [2, 3]
+    assert spans(bank.loop.make_checkpoints(FIRST).checkpoints) == [2, 3]
 
 
 def test_a_bound_in_bytes_goes_by_the_size_of_records_so_far() -> None:
     bank = bounded(max_records=None, max_bytes=70)
     size = len(bank.log.records(P0, bank.plan(FIRST).ranges[P0])[0].value or b"")
-    assert spans(bank.loop.run(FIRST).checkpoints)[0] == 70 // size
+    assert spans(bank.loop.make_checkpoints(FIRST).checkpoints)[0] == 70 // size
     bank.send(5, P1, account="a" * 100, timestamp_ms=10)
-    made = bank.loop.run(SECOND).checkpoints
+    made = bank.loop.make_checkpoints(SECOND).checkpoints
     assert spans(made)[0] == 70 // size, "the records before were small"
     assert min(spans(made)[1:]) == 1, "larger than the bound, yet one at a time"
 
@@ -212,7 +212,7 @@ def test_an_open_plan_of_a_run_that_died_is_finished_by_the_next_run() -> None:
     found = bank.coordinator.trigger(bank.pipeline, SECOND)
     assert isinstance(found, OpenPlan)
     assert (found.plan, found.adopted) == (dead, True)
-    done = bank.loop.run(SECOND)
+    done = bank.loop.make_checkpoints(SECOND)
     assert isinstance(done.state, Completed)
     assert [c.plan.run for c in done.checkpoints] == [id_of(FIRST), id_of(SECOND), id_of(SECOND)]
 
@@ -220,7 +220,7 @@ def test_an_open_plan_of_a_run_that_died_is_finished_by_the_next_run() -> None:
 def test_checkpoints_in_the_middle_of_a_run_push_no_restore_point_out() -> None:
     bank = bounded()
     for request in (FIRST, SECOND, replace(ASK, run="dag/third")):
-        bank.loop.run(request)
+        bank.loop.make_checkpoints(request)
         bank.send(4, timestamp_ms=20)
     bank.complete(replace(ASK, run="dag/fourth"))
     made = list(reversed(list(bank.coordinator.checkpoints())))

@@ -14,7 +14,7 @@ from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
-from tidemark.coordinator.plans.runs import is_limited, last_of_run
+from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
@@ -353,7 +353,8 @@ class CheckpointCoordinator:
         """The checkpoint that satisfies a request already: it covers the interval, or ended the run that has none."""
         if request.interval_end is not None:
             return self.covered_by(request.interval_end, head.timeline)
-        return last_of_run(self.timelines, head, request) if is_limited(pipeline, request) else None
+        is_bounded = request.max_records is not None or pipeline.is_bounded
+        return last_of_run(self.timelines, head, request) if is_bounded else None
 
     def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
         found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]

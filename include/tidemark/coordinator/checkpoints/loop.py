@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport
-from tidemark.coordinator.plans.runs import covers, id_of
+from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.plans.runs import id_of
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered
 from tidemark.coordinator.records.states import (
     Aborted,
@@ -118,7 +119,9 @@ class CheckpointLoop:
         """
         return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
 
-    def run(self, request: PlanRequest, is_last: Callable[[Checkpoint], bool] = lambda made: False) -> Progress:
+    def make_checkpoints(
+        self, request: PlanRequest, is_last: Callable[[Checkpoint], bool] = lambda made: False
+    ) -> Progress:
         """Completes checkpoints until the request is satisfied: one, or as many as the bounds of a checkpoint make it.
 
         Args:
@@ -253,6 +256,15 @@ class CheckpointLoop:
             error.add_note(f"the failure itself could not be recorded: {second.what}")
             return
         self.on_failure(report)
+
+
+def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
+    """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval, or another run."""
+    if request.interval_end is not None:
+        return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
+    if not plan.run or not request.run:
+        return True
+    return plan.covers and plan.run == id_of(request)
 
 
 def _is_folded(state: LoopState, request: PlanRequest) -> bool:

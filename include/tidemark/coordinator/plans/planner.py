@@ -126,7 +126,7 @@ _MS = timedelta(milliseconds=1)
 _TOO_MUCH = (FailureReason.EXPIRED, FailureReason.ENGINE_ERROR)
 """Why the plan after an aborted one reads half as much: the time, or Spark's memory, did not suffice."""
 _LOOK_BACK = 20
-"""Checkpoints that are read at most, to find one that tells how large records are."""
+"""Checkpoints that are read at most, to find one that has measured how large records are."""
 
 
 def refuse_leap(pipeline: str, logical_ms: int, head: Head, partitions: Iterable[TopicPartition], log: Log) -> None:

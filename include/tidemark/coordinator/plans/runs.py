@@ -1,7 +1,7 @@
 """Runs that make several checkpoints: the first plan fixes where the run ends, so that it ends under load (adr/0032).
 
-Only the head's plan would not do: an aborted plan, a checkpoint of somebody else between two of the run's own, or a
-restore would fix later ends again and again. So the ends have an object of their own, and every plan of the run goes to
+Only the head's plan would not do: an aborted plan, a checkpoint of another run between two of this one, or a restore
+would fix later ends again and again. So the ends have an object of their own, and every plan of the run goes to
 them, whichever head it builds on.
 """
 
@@ -11,12 +11,10 @@ from hashlib import sha256
 from itertools import takewhile
 
 from tidemark.coordinator.plans.initial_offsets import to_ms
-from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import RunRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, PlanRequest, PutOutcome, WriteIds
@@ -25,8 +23,8 @@ from tidemark.ports import Clock, PlanRequest, PutOutcome, WriteIds
 def id_of(request: PlanRequest) -> str:
     """Returns the id of a request's run; empty if it has none.
 
-    The end of the interval is part of it: if you delete a DAG run and trigger another one with its id, but for another
-    interval, it must not inherit the ends.
+    The interval's end is part of it: if you delete a DAG run and trigger one with its id for another interval, that one
+    must not inherit the ends.
     """
     if not request.run:
         return ""
@@ -34,23 +32,8 @@ def id_of(request: PlanRequest) -> str:
     return sha256(f"{request.run}\n{end}".encode()).hexdigest()[:32]
 
 
-def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
-    """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval, or another run."""
-    if request.interval_end is not None:
-        return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
-    run = id_of(request)
-    if not run or not plan.run:
-        return True
-    return plan.run == run and plan.covers
-
-
-def is_limited(pipeline: Pipeline, request: PlanRequest) -> bool:
-    """Whether something bounds a checkpoint, so that a request may take several."""
-    return request.max_records is not None or pipeline.max_records is not None or pipeline.max_bytes is not None
-
-
 def last_of_run(timelines: Timelines, head: Head, request: PlanRequest) -> Checkpoint | None:
-    """Returns the checkpoint that ended the request's run, if it is an ancestor of a head; None while it goes on."""
+    """Returns the checkpoint that ended the request's run, if it is an ancestor of a head; None while it continues."""
     run = id_of(request)
     record = newest_run(timelines.objects, run) if run else None
     if record is None:
@@ -82,7 +65,7 @@ class Runs:
 
     def newest(self) -> tuple[int, RunRecord | None]:
         """Returns the run's newest record with its number; 0 and None before its first plan."""
-        return _newest(self.objects, self.id)
+        return _series(self.objects, self.id).newest()
 
     def fix(
         self,
@@ -111,7 +94,7 @@ class Runs:
             at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
         )
-        return self.objects.put(keys.run_key(self.id, after + 1), record)
+        return _series(self.objects, self.id).put(after + 1, record)
 
 
 def is_valid(record: RunRecord, inputs: Iterable[str], topic_ids: Mapping[str, str]) -> bool:
@@ -126,12 +109,8 @@ def is_valid(record: RunRecord, inputs: Iterable[str], topic_ids: Mapping[str, s
 
 def newest_run(objects: Objects, run: str) -> RunRecord | None:
     """Returns the newest record of a run, by the plans' id of it; None if it has none."""
-    return _newest(objects, run)[1]
+    return _series(objects, run).newest()[1]
 
 
-def _newest(objects: Objects, run: str) -> tuple[int, RunRecord | None]:
-    number = keys.greatest(objects.store.list(keys.run_folder(run)))
-    found = objects.read(RunRecord, keys.run_key(run, number)) if number else None
-    while (later := objects.read(RunRecord, keys.run_key(run, number + 1))) is not None:
-        number, found = number + 1, later
-    return number, found
+def _series(objects: Objects, run: str) -> Series[RunRecord]:
+    return Series(objects, RunRecord, keys.run_folder(run), lambda number: keys.run_key(run, number))

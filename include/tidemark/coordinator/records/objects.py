@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.store_objects import (
     AbortRecord,
+    AnnouncementRecord,
     Closing,
     CompactionRecord,
     DeliveryRecord,
@@ -44,6 +45,7 @@ SlotEntry = Checkpoint | Genesis | Closing
 
 KINDS: dict[type, str] = {
     AbortRecord: "abort",
+    AnnouncementRecord: "announcement",
     Checkpoint: "manifest",
     CheckpointPlan: "plan",
     Closing: "closing",

@@ -93,6 +93,11 @@ def delivery_key(sink: str, checkpoint: int) -> str:
     return f"deliveries/{sink}/{checkpoint:012d}.json"
 
 
+def announcement_key(checkpoint: int) -> str:
+    """Returns the key that records that Airflow has events of a checkpoint, and of all before it."""
+    return f"announcements/{checkpoint:012d}.json"
+
+
 def delivery_failure_key(sink: str, number: int) -> str:
     """Returns the key that records why a sink could not send."""
     return f"delivery_failures/{sink}/{number:08d}.json"

@@ -289,6 +289,15 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementRecord:
+    """`announcements/<id>.json`: a DAG run that succeeded has added events of this checkpoint and those before."""
+
+    checkpoint: int
+    at_ms: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
     """`deliveries/<sink>/<id>.json`: Kafka has acknowledged all outbox rows of a checkpoint.
 

@@ -20,7 +20,7 @@ class ManifestLine:
         tables: folder of the state per uid.
         sinks: kinds of its sinks (`SinkTable.kind`).
         sends: whether it has emitted anything for a Kafka sink.
-        is_piece: whether its run went on after it (adr/0032).
+        is_piece: whether its run continues after it (adr/0032).
     """
 
     id: int
