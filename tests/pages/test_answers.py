@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,22 @@ def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world
     assert (first["offsets"], first["pending"]) == ({"trips-0": 2, "trips-1": 1}, {})
     assert (second["offsets"], second["pending"]) == ({"trips-1": 2}, {"trips-1": 1})
     assert (second["records"], second["pending_records"]) == (2, 1)
+
+
+def test_a_run_that_continues_says_how_far_it_is(world: TripsPipeline) -> None:
+    world.drive("a", "b", "c", "d")
+    request = PlanRequest(origin="test", max_records=3, run="trips/monday")
+
+    def told() -> Any:
+        return body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))["run"]
+
+    checkpoints.run_once(world.pages, "trips", request)
+    run = told()
+    assert (run["run"], run["checkpoint"], run["total"]) == ("trips/monday", "chk-1", 4)
+    assert run["share"] == run["done"] / 4 < 1
+    assert run["seconds_left"] >= 0
+    checkpoints.make_checkpoints(world.pages, "trips", request)
+    assert told() is None, "it has ended"
 
 
 def test_the_graph_leads_from_offsets_to_the_manifest(world: TripsPipeline) -> None:
