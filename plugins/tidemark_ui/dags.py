@@ -60,10 +60,9 @@ def add_dag_config(config: CheckpointConfig, pipeline: str, session: Session) ->
     if found is None:
         return config
     fold, plan = found.task_dict.get("fold"), found.task_dict.get("plan")
-    timeout = getattr(fold, "execution_timeout", None)
     return replace(
         config,
-        timeout=None if timeout is None else round(timeout.total_seconds() * 1000),
+        timeout=getattr(fold, "attempt_timeout", None),
         min_pause=getattr(plan, "min_pause", None),
         tolerable_failed_checkpoints=getattr(plan, "tolerable", None),
         retries=getattr(fold, "retries", None),

@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +367,7 @@ def test_a_fold_that_takes_too_long_expires_and_is_not_tried_again(
     world: AirflowPipeline, trips: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.drive("a", 3)
-    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=1))
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", 1_000)
     monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: time.sleep(20))
     run = dag_run(day=1)
     assert run.state == "failed"
@@ -388,7 +387,7 @@ def test_each_checkpoint_of_a_run_has_the_whole_timeout(
 ) -> None:
     for _ in range(8):
         world.drive("a", 1)
-    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=2))
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", 2_000)
     monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: slow(0.8))
     began = time.monotonic()
     assert dag_run(day=1, conf={"max_records": 2}).state == "success"
@@ -402,7 +401,7 @@ def test_a_later_checkpoint_of_a_run_expires_alone(
     for _ in range(4):
         world.drive("a", 1)
     waits = iter([0, 20])
-    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", timedelta(seconds=1))
+    monkeypatch.setattr(trips.get_task("fold"), "attempt_timeout", 1_000)
     monkeypatch.setattr(world, "judge", lambda: lambda plan, runs: slow(next(waits)))
     run = dag_run(day=1, conf={"max_records": 2})
     assert (run.state, tries(run)["fold"]) == ("failed", 1)

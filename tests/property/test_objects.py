@@ -19,6 +19,7 @@ from tidemark.model.checkpoint.manifest import Commit, Expectation, Verdict
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import (
+    AnnouncementRecord,
     Closing,
     CompactionRecord,
     DeliveryRecord,
@@ -27,6 +28,7 @@ from tidemark.model.checkpoint.store_objects import (
     JobEnd,
     JobRecord,
     OffsetReport,
+    RunRecord,
     StopRecord,
 )
 from tidemark.model.core import canonical
@@ -93,6 +95,19 @@ def written() -> dict[str, tuple[str, bytes]]:
         JobRecord(job="j", kind="compaction", uid="u", checkpoint=2, opened_at_ms=1, write_id="w"),
     )
     put(keys.job_end_key("j"), JobEnd(job="j", done=True, at_ms=2, write_id="w"))
+    run = RunRecord(
+        run="dag/r",
+        interval_end_ms=5,
+        inputs=("in",),
+        topic_ids={"t": "i"},
+        starts={TopicPartition("t", 0): 0},
+        ends={TopicPartition("t", 0): 9},
+        whole=True,
+        at_ms=1,
+        write_id="w",
+    )
+    put(keys.run_key("0123", 1), run)
+    put(keys.announcement_key(2), AnnouncementRecord(checkpoint=2, at_ms=1, write_id="w"))
     put(keys.delivery_key("s", 2), DeliveryRecord(sink="s", checkpoint=2, records=3, at_ms=1, write_id="w"))
     failure = DeliveryFailure(
         sink="s",

@@ -40,8 +40,17 @@ class TimelineOracle:
     savepoints: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     claimed: dict[str, str] = field(default_factory=dict)
+    sent_at: dict[int, list[int]] = field(default_factory=dict)
+
+    def send(self, p: int, account: str, amount: int) -> int:
+        """Adds a record to a partition; returns its timestamp, which no other record has."""
+        at = sum(map(len, self.records.values()))
+        self.records[p].append((account, amount))
+        self.sent_at[p].append(at)
+        return at
 
     def __post_init__(self) -> None:
+        self.sent_at = {p: [] for p in self.records}
         self.lines["t1"] = TimelineState(Seen(dict.fromkeys(self.records, 0)))
 
     def planned(self, name: str, at_most: int | None) -> dict[int, int]:
@@ -49,8 +58,9 @@ class TimelineOracle:
         line = self.lines[name]
         if line.pending is not None:
             return line.pending
-        sizes = {p: len(found) for p, found in self.records.items()}
-        return {p: n if at_most is None else min(n, line.now.ends[p] + at_most) for p, n in sizes.items()}
+        left = sorted((at, p) for p, found in self.sent_at.items() for at in found[line.now.ends[p] :])
+        oldest = [p for _, p in left[:at_most]]
+        return {p: line.now.ends[p] + oldest.count(p) for p in self.records}
 
     def complete(self, name: str, number: int, ends: dict[int, int]) -> None:
         """Completes a checkpoint that reads up to `ends`, in order of partition and offset. Existing sink rows stay."""

@@ -110,8 +110,7 @@ class TimelineWalk:
         for _ in range(self.rng.randrange(1, 5)):
             p, account, amount = self.rng.randrange(PARTITIONS), self.rng.choice("abc"), self.rng.randrange(100)
             value = json.dumps({"account": account, "amount": amount}).encode()
-            self.world.log.append(TopicPartition(TOPIC, p), value, timestamp_ms=self.world.clock.now_ms())
-            self.oracle.records[p].append((account, amount))
+            self.world.log.append(TopicPartition(TOPIC, p), value, timestamp_ms=self.oracle.send(p, account, amount))
 
     def advance(self) -> None:
         """Runs a checkpoint on the live timeline or on a fork; it may die at any step."""

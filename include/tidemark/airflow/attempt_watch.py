@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from tidemark.errors import TidemarkError
-
 if TYPE_CHECKING:
     from tidemark.context import Context
 
@@ -42,6 +40,8 @@ def attempts_watched(opened: "Context", pipeline: str, timeout: timedelta) -> It
         return
 
     def expire(number: int, frame: FrameType | None) -> None:
+        if done.is_set():
+            return  # the block has ended while the watch was looking
         raise AirflowTaskTimeout(f"an attempt at a checkpoint of {pipeline} took longer than {timeout}")
 
     done = threading.Event()
@@ -57,16 +57,16 @@ def attempts_watched(opened: "Context", pipeline: str, timeout: timedelta) -> It
 
 
 def _watch(opened: "Context", pipeline: str, timeout: timedelta, done: threading.Event) -> None:
-    longest, last_ms = timeout.total_seconds() * 1000, opened.clock.now_ms()
-    wait_ms = longest
+    longest, since_ms = timeout.total_seconds() * 1000, opened.clock.now_ms()
+    last_ms, wait_ms = since_ms, longest
     while not done.wait(wait_ms / 1000):
         now_ms = opened.clock.now_ms()
         try:
             begun_ms = _begun_ms(opened, pipeline)
-        except TidemarkError as error:
+        except Exception as error:  # noqa: BLE001  (nothing else ends a task that hangs)
             _log.warning("the attempt in progress is not known: %s", error)
             begun_ms = None
-        if begun_ms is None:
+        if begun_ms is None or begun_ms < since_ms:  # an earlier try began it, and its process may be dead
             left = last_ms + IDLE * longest - now_ms
         else:
             last_ms = max(last_ms, min(begun_ms, now_ms))

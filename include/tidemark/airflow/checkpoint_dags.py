@@ -146,7 +146,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             doc_md=FoldOperator.__doc__,
             inlets=[*assets.topics, *assets.states],
             outlets=[*assets.changed, *assets.sent_ahead],
-            attempt_timeout=pipeline.checkpoint_timeout,
+            attempt_timeout=round(pipeline.checkpoint_timeout.total_seconds() * 1000),
             on_failure_callback=partial(abort_after_last_try, pipeline.name, tolerable),
             **{**shared, "execution_timeout": None},
         ),

@@ -126,6 +126,7 @@ class PlanOperator(PipelineOperator):
         """
         from tidemark.answers.checkpoint_facts import checkpoint_facts
         from tidemark.operations import checkpoints, reads
+        from tidemark.operations.runs import list_unannounced
 
         opened = open_tidemark()
         with typed_failures():
@@ -135,7 +136,7 @@ class PlanOperator(PipelineOperator):
         if planned.published:
             left = reads.get_checkpoint(opened, self.pipeline, planned.published[-1])
             self.outlets = [self.checkpoint]
-            names = [f"chk-{n}" for n in planned.published]
+            names = [f"chk-{n}" for n in sorted({*planned.published, *list_unannounced(opened, left)})]
             announce(context, self.outlets, checkpoint_facts(left), names)
             self.log.info("published %s, which an earlier run had sealed", left.plan.name)
             context["ti"].xcom_push(key=PUBLISHED, value=names)
@@ -169,13 +170,14 @@ class FoldOperator(PipelineOperator):
     """Executes the plan up to its seal in one Spark application. If bounds divide a backlog, makes all but the last.
 
     Args:
-        attempt_timeout: the longest time of an attempt at one checkpoint; a run may make several.
+        attempt_timeout: the longest time of an attempt at one checkpoint, in milliseconds; a run may make several.
         **kwargs: passed to PipelineOperator.
     """
 
     ui_color = "#e6f4ea"
+    template_fields = ("attempt_timeout",)
 
-    def __init__(self, *, attempt_timeout: timedelta = timedelta(minutes=10), **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, attempt_timeout: int = 600_000, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.attempt_timeout = attempt_timeout
         self._job: SparkJob | None = None
@@ -214,7 +216,7 @@ class FoldOperator(PipelineOperator):
         opened = open_tidemark()
         try:
             with (
-                attempts_watched(opened, self.pipeline, self.attempt_timeout),
+                attempts_watched(opened, self.pipeline, timedelta(milliseconds=self.attempt_timeout)),
                 attempts_traced(opened, self.pipeline, slot) as sealed,
             ):
                 folded = fold(self._job, self.pipeline, slot, request)
@@ -331,12 +333,12 @@ class CompleteOperator(PipelineOperator):
     ) -> None:
         """Adds an event to each changed asset: its facts after the last change, and a partition key for each change."""
         from tidemark.answers.checkpoint_facts import changed_assets
-        from tidemark.operations import reads
 
+        timelines = opened.coordinator(self.pipeline).timelines  # a sweep may have released some of them meanwhile
         facts: dict[str, ChangedAsset] = {}
         keys: dict[str, list[str]] = {}
         for name in names:
-            made = newest if name == newest.plan.name else reads.get_checkpoint(opened, self.pipeline, int(name[4:]))
+            made = newest if name == newest.plan.name else timelines.checkpoint(int(name[4:]))
             for asset, asset_facts in changed_assets(made).items():
                 facts[asset] = asset_facts
                 keys.setdefault(asset, []).append(name)

@@ -299,20 +299,22 @@ class Retention:
         return kept
 
 
-def restore_points(found: Iterable[tuple[int, int, bool]]) -> History:
-    """Yields the checkpoints that count for a rule: those in the middle of a run only while they are the newest.
+def restore_points(found: Iterable[tuple[int, int, str]]) -> History:
+    """Yields the checkpoints that count for a rule: of each run only the newest one.
 
     Otherwise one backlog would push all older restore points out of `keep_last`.
 
     Args:
-        found: completed checkpoints as (id, logical time, whether its run continues after it), newest first.
+        found: completed checkpoints as (id, logical time, run or an empty text), newest first.
 
-    >>> list(restore_points([(4, 9, True), (3, 9, True), (2, 9, False), (1, 5, False)]))
-    [(4, 9), (2, 9), (1, 5)]
+    >>> list(restore_points([(5, 9, "b"), (4, 9, "a"), (3, 9, "a"), (2, 9, ""), (1, 5, "")]))
+    [(5, 9), (4, 9), (2, 9), (1, 5)]
     """
-    for place, (number, at, is_piece) in enumerate(found):
-        if not is_piece or place == 0:
+    newer = ""
+    for number, at, run in found:
+        if not run or run != newer:
             yield number, at
+        newer = run
 
 
 def as_retention(given: object) -> Retention | None:

@@ -110,7 +110,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
     Reads manifests back to the oldest one that the rule may keep, however many there are.
     """
     history = context.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
-    found = ((c.id, c.plan.logical_time_ms, c.plan.is_piece) for c in history)
+    found = ((c.id, c.plan.logical_time_ms, c.plan.run) for c in history)
     return retention.select(restore_points(found))
 
 

@@ -47,14 +47,12 @@ def describe(context: Context, made: Checkpoint) -> RunFacts | None:
 def list_unannounced(context: Context, newest: Checkpoint) -> list[int]:
     """Returns the ids of a checkpoint and of its ancestors after the last announced one, oldest first.
 
-    Released checkpoints are included. Without any record, which is how release 0.1 leaves a warehouse, only the
-    checkpoint itself.
+    Released checkpoints are included. Without any record, those of runs: release 0.1 left no records, and made none.
     """
     coordinator = context.coordinator(newest.plan.pipeline)
     last = keys.greatest(coordinator.objects.list("announcements/"))
-    if not last:
-        return [newest.id]
-    since = takewhile(lambda found: found.id > last, coordinator.timelines.ancestry(newest))
+    ancestry = coordinator.timelines.ancestry(newest)
+    since = takewhile(lambda found: found.id > last if last else bool(found.plan.run), ancestry)
     return sorted({newest.id, *(found.id for found in since)})
 
 

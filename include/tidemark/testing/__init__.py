@@ -6,7 +6,7 @@ are the real ones. Folds compute the same as in Spark. The gate does not run, be
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -253,7 +253,9 @@ def _complete(world: _World, done: list[Checkpoint]) -> int:
     crashes, known = 0, len(list(world.coordinator.checkpoints()))
     while True:
         try:
-            CheckpointLoop(coordinator=world.coordinator, pipeline=world.pipeline, execute=world.execute).run_once(
+            # A barrier is one checkpoint, whatever bounds one when records wait.
+            whole = replace(world.pipeline, max_records=None, max_bytes=None)
+            CheckpointLoop(coordinator=world.coordinator, pipeline=whole, execute=world.execute).run_once(
                 PlanRequest(origin="replay")
             )
         except _Killed:

@@ -46,8 +46,9 @@ function Age({ health }) {
 // A run that makes several checkpoints, while it goes on.
 function Run({ run }) {
   const left = run.seconds_left === null ? "" : ` · about ${duration(run.seconds_left * 1000)} left`;
+  const rate = `${count(Math.round(run.per_second))} per second`;
   return h(Tile, { name: "Run", value: `${Math.floor(100 * run.share)} %`,
-    second: `${count(run.done)} of ${count(run.total)} offsets · ${count(Math.round(run.per_second))} per second${left}` });
+    second: `${count(run.done)} of ${count(run.total)} offsets · ${rate}${left}` });
 }
 
 function Next({ stopped, facts }) {

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +18,7 @@ from tidemark.coordinator.recovery.stop_and_resume import Stopping
 from tidemark.coordinator.retention.stored_rule import Lines, kept_by
 from tidemark.errors import CheckpointExpiredError, DeclarationError, EngineError
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.manifest_lines import ManifestLine
@@ -193,7 +194,29 @@ def test_after_an_attempt_that_was_too_large_the_next_plan_reads_half(error: Exc
     assert isinstance(owned, OwnedAttempt)
     reason = FailureReason.EXPIRED if isinstance(error, CheckpointExpiredError) else FailureReason.ENGINE_ERROR
     bank.coordinator.abort(plan, Failure(reason=reason, message=str(error), next="x"))
-    assert spans(bank.loop.make_checkpoints(FIRST).checkpoints) == [2, 3]
+    assert spans(bank.loop.make_checkpoints(FIRST).checkpoints) == [2, 2, 1]
+    bank.send(5, timestamp_ms=20)
+    assert spans(bank.loop.make_checkpoints(SECOND).checkpoints) == [4, 1], "the backlog is read: the whole bound again"
+
+
+def test_a_bound_that_is_too_large_does_not_fail_once_more_after_each_checkpoint() -> None:
+    bank = bounded(max_records=8)
+    bank.send(19, timestamp_ms=10)
+    failed = 0
+
+    def execute(attempt: OwnedAttempt) -> Sealed:
+        if attempt.plan.ranges.span > 2:
+            raise CheckpointExpiredError("late", next="x")
+        return bank.execute(attempt)
+
+    for number in range(20):  # a DAG run each
+        try:
+            replace(bank.loop, execute=execute).make_checkpoints(replace(ASK, run=f"dag/{number}"))
+            break
+        except CheckpointExpiredError:
+            failed += 1
+    assert failed == 2
+    assert bank.state("accounts") == {("a",): (24, 24)}
 
 
 def test_a_bound_in_bytes_goes_by_the_size_of_records_so_far() -> None:
@@ -204,6 +227,29 @@ def test_a_bound_in_bytes_goes_by_the_size_of_records_so_far() -> None:
     made = bank.loop.make_checkpoints(SECOND).checkpoints
     assert spans(made)[0] == 70 // size, "the records before were small"
     assert min(spans(made)[1:]) == 1, "larger than the bound, yet one at a time"
+
+
+def test_a_plan_of_no_run_that_a_run_adopts_does_not_end_it() -> None:
+    bank = bounded()
+    bank.plan(ASK)  # as release 0.1 makes it with --max-records
+    assert bank.loop.make_checkpoints(FIRST).checkpoints[-1].plan.ranges[P0].end == 5
+
+
+def test_the_minimum_pause_does_not_stop_a_run_that_adopted_a_plan() -> None:
+    bank = bounded(min_pause=timedelta(hours=1))
+    bank.plan(FIRST)
+    assert isinstance(bank.loop.make_checkpoints(SECOND).state, Completed)
+
+
+def test_looking_for_the_end_of_a_run_does_not_become_slower_with_it() -> None:
+    reads = []
+    for size in (20, 80):
+        bank = bounded(max_records=1)
+        bank.send(size - 5, timestamp_ms=10)
+        with patch.object(bank.store, "get", wraps=bank.store.get) as get:
+            bank.loop.make_checkpoints(FIRST)
+            reads.append(get.call_count / size)
+    assert reads[1] < 1.2 * reads[0], reads
 
 
 def test_an_open_plan_of_a_run_that_died_is_finished_by_the_next_run() -> None:
@@ -224,10 +270,10 @@ def test_checkpoints_in_the_middle_of_a_run_push_no_restore_point_out() -> None:
         bank.send(4, timestamp_ms=20)
     bank.complete(replace(ASK, run="dag/fourth"))
     made = list(reversed(list(bank.coordinator.checkpoints())))
-    assert [c.id for c in made if not c.plan.is_piece] == [3, 5, 7]
+    assert [c.id for c in made if c.plan.covers] == [3, 5, 7]
     lines = Lines(checkpoints={"t1": [ManifestLine.of(c) for c in made]}, geneses={}, closings={})
     kept = kept_by(Retention.keep_last(3), lines)
-    assert sorted(kept) == [5, 7, 8], "the newest counts, whatever it is"
+    assert sorted(kept) == [5, 7, 8], "the newest of each run"
 
 
 def test_a_repeated_task_does_not_plan_again_what_a_person_refused() -> None:

@@ -198,7 +198,7 @@ class CheckpointLoop:
         if isinstance(state, SealedPlan):
             return self.complete(state.plan)
         # Completed; or aborted by another process, or void because the timeline ended: plan at the current head.
-        return self._plan(request)
+        return self._plan(replace(request, continues=isinstance(state, Completed)))
 
     def _plan(self, request: PlanRequest) -> LoopState:
         return self.coordinator.trigger(self.pipeline, request, self.timeline)
@@ -262,7 +262,7 @@ def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
     """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval, or another run."""
     if request.interval_end is not None:
         return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
-    if not plan.run or not request.run:
+    if not request.run or (not plan.run and (plan.covers or plan.replays)):
         return True
     return plan.covers and plan.run == id_of(request)
 

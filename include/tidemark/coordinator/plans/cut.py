@@ -29,19 +29,28 @@ class Bound:
         records: offsets; None = no limit.
         size: bytes of keys and values; None = no limit.
         record_bytes: mean bytes of a record, at least 1: `size` is soft, because a plan reads no record.
+        reduced_to: offsets that the plan before was reduced to, because more was too much; None = not reduced.
+        halvings: how often the plan was too much at this place.
     """
 
     records: int | None = None
     size: int | None = None
     record_bytes: float = 1.0
+    reduced_to: int | None = None
+    halvings: int = 0
 
     @property
     def offsets(self) -> int:
         """The limit in offsets, at least 1."""
-        limits = [] if self.records is None else [self.records]
+        limits = [most for most in (self.records, self.reduced_to) if most is not None]
         if self.size is not None:
             limits.append(int(self.size / max(1.0, self.record_bytes)))
-        return max(1, min(limits))
+        return max(1, min(limits) >> self.halvings)
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether earlier plans were too much, so that this one reads less than is declared."""
+        return self.halvings > 0 or self.reduced_to is not None
 
 
 def mean_bytes(subscriptions: Iterable[object], log: SourceLog, isolation: str) -> float:
@@ -81,15 +90,16 @@ def cut(ranges: Ranges, bound: Bound, log: SourceLog, *, future_ms: int, isolati
     whole = {tp: r.end for tp, r in ranges.items()}
     if sum(r.span for r in left.values()) <= bound.offsets:
         return whole
-    later = log.offsets_at(dict.fromkeys(left, future_ms + 1))
-    hidden = frozenset(tp for tp, r in left.items() if (at := later.get(tp)) is not None and at <= r.start)
+    later, timed = log.offsets_at(dict.fromkeys(left, future_ms + 1)), log.offsets_at(dict.fromkeys(left, 0))
+    ahead = {tp for tp, r in left.items() if (at := later.get(tp)) is not None and at <= r.start}
+    hidden = frozenset(tp for tp in left if tp in ahead or timed.get(tp) is None)
     found = _Cut(ranges=left, limit=bound.offsets, log=log, future_ms=future_ms, isolation=isolation, hidden=hidden)
     return whole | found.ends()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """One cut. `hidden` are partitions whose next record lies behind one from the future: no time finds it."""
+    """One cut. `hidden` are partitions whose next record no time finds: it has none, or lies behind a future one."""
 
     ranges: Ranges
     limit: int
@@ -133,6 +143,10 @@ class _Cut:
         first = {tp: self._first_visible(tp, next_ends[tp]) for tp in self.ranges}
         spans = {tp: next_ends[tp] - first[tp] for tp in self.ranges}
         total = sum(spans.values())
+        if total == 0:  # nothing but holes: the checkpoint reads what comes behind them
+            rest = {tp: OffsetRange(next_ends[tp], r.end) for tp, r in self.ranges.items()}
+            bound = Bound(records=self.limit)
+            return cut(rest, bound, self.log, future_ms=self.future_ms, isolation=self.isolation)
         if total <= self.limit:
             return next_ends
         shares = {tp: divmod(spans[tp] * self.limit, total) for tp in sorted(self.ranges)}

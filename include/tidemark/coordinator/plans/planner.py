@@ -16,7 +16,7 @@ from tidemark.coordinator.plans.replay_ranges import (
     recorded_ranges,
     steps,
 )
-from tidemark.coordinator.plans.runs import Runs, id_of
+from tidemark.coordinator.plans.runs import Runs, is_limited
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
@@ -182,6 +182,7 @@ class _Reading:
     interval: Interval | None
     replays: tuple[int, ...] = ()
     run: str = ""
+    reduced_to: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +266,7 @@ class Planner:
             watermarks=parent.watermarks,
             interval=interval,
             run="" if limit is None or limit.runs is None else limit.runs.id,
+            reduced_to=0 if limit is None or ranges.covers or not limit.bound.is_reduced else limit.bound.offsets,
         )
 
     def _read_recorded(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
@@ -322,6 +324,7 @@ class Planner:
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
             replays=reading.replays,
             run=reading.run,
+            reduced_to=reading.reduced_to,
         )
 
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
@@ -352,16 +355,17 @@ class Planner:
         )
 
     def _limit(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> ReadLimit | None:
-        """How much the next plan may read; half of it for each plan here that was too much for its attempts."""
+        """How much the next plan may read: half of it for each plan that was too much, until the backlog is read."""
         records = pipeline.max_records if request.max_records is None else request.max_records
         if records is not None and records < 1:
             raise UsageError(f"max_records={records}", next="give at least 1 record.")
         if records is None and pipeline.max_bytes is None:
             return None
-        times = sum(record.failure.reason in _TOO_MUCH for record in free.aborted)
         bound = Bound(
-            records=None if records is None else max(1, records >> times),
-            size=None if pipeline.max_bytes is None else max(1, pipeline.max_bytes >> times),
+            records=records,
+            size=pipeline.max_bytes,
+            reduced_to=head.entry.plan.reduced_to or None if isinstance(head.entry, Checkpoint) else None,
+            halvings=sum(record.failure.reason in _TOO_MUCH for record in free.aborted),
             record_bytes=1.0 if pipeline.max_bytes is None else self._mean_bytes(pipeline, head),
         )
         runs = Runs(objects=self.objects, clock=self.clock, write_ids=self.write_ids, request=request)
@@ -378,8 +382,8 @@ class Planner:
         pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
         if not pause_ms or not isinstance(head.entry, Checkpoint):
             return None
-        if head.entry.plan.run and head.entry.plan.run == id_of(request):
-            return None  # the next checkpoint of the same run
+        if request.continues and is_limited(pipeline, request):
+            return None  # the next checkpoint of a run
         # Manifests hold no publication time, so that all publishers write equal bytes; the time of the seal is used.
         sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)
         # If the clock was ahead when the checkpoint was sealed and is right by now, nothing has to wait longer.

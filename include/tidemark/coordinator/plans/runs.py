@@ -13,6 +13,7 @@ from itertools import takewhile
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.coordinator.records.timelines import Head, Timelines
+from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import RunRecord
@@ -32,6 +33,11 @@ def id_of(request: PlanRequest) -> str:
     return sha256(f"{request.run}\n{end}".encode()).hexdigest()[:32]
 
 
+def is_limited(pipeline: Pipeline, request: PlanRequest) -> bool:
+    """Whether something bounds a checkpoint, so that a request may take several."""
+    return request.max_records is not None or pipeline.is_bounded
+
+
 def last_of_run(timelines: Timelines, head: Head, request: PlanRequest) -> Checkpoint | None:
     """Returns the checkpoint that ended the request's run, if it is an ancestor of a head; None while it continues."""
     run = id_of(request)
@@ -39,7 +45,8 @@ def last_of_run(timelines: Timelines, head: Head, request: PlanRequest) -> Check
     if record is None:
         return None
     since = takewhile(lambda found: found.plan.planned_at_ms >= record.at_ms, timelines.chain(head.timeline))
-    return next((found for found in since if found.plan.run == run and found.plan.covers), None)
+    newest = next((found for found in since if found.plan.run == run), None)
+    return newest if newest is not None and newest.plan.covers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

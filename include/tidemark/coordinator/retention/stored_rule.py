@@ -77,8 +77,8 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
 
     The rule is applied to the live timeline with all its ancestors, and to each fork on its own. Checkpoints that a
     restore or a promote has left on a closed timeline count as older than later ones for the same time: the rule is
-    also applied to all timelines that were ever live, together, sorted by logical time. A checkpoint in the
-    middle of a run counts only while it is the newest.
+    also applied to all timelines that were ever live, together, sorted by logical time. Of a run,
+    only its newest checkpoint counts.
     """
     if rule is None:
         return {c.id: (NO_RULE,) for c in lines.all()}
@@ -91,7 +91,7 @@ def kept_by(rule: Retention | None, lines: Lines) -> dict[int, tuple[str, ...]]:
     ]
     kept: dict[int, tuple[str, ...]] = {}
     for history in histories:
-        counted = restore_points((c.id, c.logical_time_ms, c.is_piece) for c in history)
+        counted = restore_points((c.id, c.logical_time_ms, c.run) for c in history)
         for number, why in rule.select(counted).items():
             kept[number] = tuple(dict.fromkeys((*kept.get(number, ()), *why)))
     return kept

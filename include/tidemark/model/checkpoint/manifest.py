@@ -461,6 +461,7 @@ class PlanRequest:
             then bounds one step, which repeats one or several checkpoints.
         run: who runs, if a request that a bound cuts is continued by further checkpoints up to the same ends: a DAG run
             as `<dag_id>/<run_id>`, or a process of the command line. Empty = each plan goes to the log's end.
+        continues: whether the caller has just completed a checkpoint: a bounded run makes no pause then.
     """
 
     origin: str
@@ -473,3 +474,4 @@ class PlanRequest:
     accept_time: bool = False
     replay_to: int | None = None
     run: str = ""
+    continues: bool = False

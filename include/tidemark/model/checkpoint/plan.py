@@ -107,6 +107,8 @@ class CheckpointPlan:
         erasures: number of the newest erasure; it and all earlier ones block records of this plan.
         run: id of the run that planned it to the run's ends (`coordinator.plans.runs`); empty if nothing bounds the
             pipeline's checkpoints.
+        reduced_to: how many offsets the plan might read, if earlier plans of the backlog were too much; 0 = the whole
+            bound.
     """
 
     pipeline: str
@@ -146,6 +148,7 @@ class CheckpointPlan:
     outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
     formats: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
     run: str = field(default="", metadata=ADDED)
+    reduced_to: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -164,11 +167,6 @@ class CheckpointPlan:
     def name(self) -> str:
         """The name of the checkpoint for people: `chk-17`."""
         return f"chk-{self.id}"
-
-    @property
-    def is_piece(self) -> bool:
-        """Whether the run that planned it continues after it: a checkpoint of a backlog that bounds divide."""
-        return bool(self.run) and not self.covers
 
     @property
     def rows_at_most(self) -> int | None:

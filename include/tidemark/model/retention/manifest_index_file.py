@@ -82,13 +82,13 @@ def _row_of(line: ManifestLine, segments: Segments) -> list[Any]:
         dict(line.tables),
         sorted(line.sinks),
         line.sends,
-        line.is_piece,
+        line.run,
     ]
 
 
 def _line_of(row: Sequence[Any], segments: Sequence[Sequence[Any]], made: dict[int, Segment]) -> ManifestLine:
     """Returns the line of such a row; `made` contains the segments that exist already, by number."""
-    number, timeline, sequence, revision, at_ms, attempt, repeats, handles, others, tables, sinks, sends, piece = row
+    number, timeline, sequence, revision, at_ms, attempt, repeats, handles, others, tables, sinks, sends, run = row
     return ManifestLine(
         id=number,
         timeline=timeline,
@@ -102,7 +102,7 @@ def _line_of(row: Sequence[Any], segments: Sequence[Sequence[Any]], made: dict[i
         tables=tables,
         sinks=frozenset(sinks),
         sends=sends,
-        is_piece=piece,
+        run=run,
     )
 
 

@@ -20,7 +20,7 @@ class ManifestLine:
         tables: folder of the state per uid.
         sinks: kinds of its sinks (`SinkTable.kind`).
         sends: whether it has emitted anything for a Kafka sink.
-        is_piece: whether its run continues after it (adr/0032).
+        run: id of its run, if it was one that may make several checkpoints (adr/0032).
     """
 
     id: int
@@ -35,7 +35,7 @@ class ManifestLine:
     tables: Mapping[str, str]
     sinks: frozenset[str]
     sends: bool
-    is_piece: bool
+    run: str
 
     @classmethod
     def of(cls, found: Checkpoint) -> "ManifestLine":
@@ -56,7 +56,7 @@ class ManifestLine:
             tables=dict(plan.tables),
             sinks=frozenset(table.kind for table in (*sinks.values(), *plan.outboxes.values())),
             sends=any(table.needs_delivery and uid in emitted for uid, table in sinks.items()),
-            is_piece=plan.is_piece,
+            run=plan.run,
         )
 
     @property
