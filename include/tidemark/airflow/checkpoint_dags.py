@@ -113,7 +113,7 @@ def checkpoint_dag(pipeline: Pipeline, **options: Unpack[DagOptions]) -> DAG:
         catchup=False,
         max_active_runs=1,
         max_consecutive_failed_dag_runs=0,
-        dagrun_timeout=None if pipeline.is_bounded else pipeline.checkpoint_timeout * RUN_BUDGET,
+        dagrun_timeout=None if pipeline.is_bounded() else pipeline.checkpoint_timeout * RUN_BUDGET,
         on_failure_callback=partial(abort_after_timeout, pipeline.name),
         params=form(pipeline.name),
         tags=["tidemark", pipeline.name],

@@ -16,7 +16,14 @@ from pydantic import JsonValue
 
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.attempt_watch import attempts_watched
-from tidemark.airflow.failure_callbacks import abort_expired, keep_count, keep_reason, open_slot, refused_slot
+from tidemark.airflow.failure_callbacks import (
+    PUBLISHED,
+    abort_expired,
+    keep_count,
+    keep_reason,
+    open_slot,
+    refused_slot,
+)
 from tidemark.airflow.retries import as_airflow
 from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.airflow.spans import attempts_traced
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
     from tidemark.ports import PlanRequest
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
-PUBLISHED = "published"
-"""The key under which task `plan` keeps the names of the checkpoints that it published."""
 Ids = dict[str, Any]
 """The value that a task returns: ids, never data."""
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+PUBLISHED = "published"
+"""The key under which task `plan` keeps the names of the checkpoints that it published."""
 COUNTED = "failed_checkpoints"
 """The key under which a task keeps its count; the plugin's listener reads it."""
 
@@ -75,7 +77,7 @@ def keep_announced(pipeline: str, context: Context) -> None:
     from tidemark.operations.runs import record_announced
 
     ti = context["ti"]
-    names = ti.xcom_pull(task_ids=ti.task_id, key="published") or (ti.xcom_pull(task_ids=ti.task_id) or {}).get(
+    names = ti.xcom_pull(task_ids=ti.task_id, key=PUBLISHED) or (ti.xcom_pull(task_ids=ti.task_id) or {}).get(
         "completed"
     )
     if names:

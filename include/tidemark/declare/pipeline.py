@@ -222,10 +222,13 @@ class Pipeline:
                 raise DeclarationError(f"{name}={most}", next="give at least 1, or omit it.")
         self.schemas()
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether a run may make several checkpoints, because one does not read all that waits."""
-        return self.max_records is not None or self.max_bytes is not None
+    def is_bounded(self, max_records: int | None = None) -> bool:
+        """Whether a run may make several checkpoints, because one does not read all that waits.
+
+        Args:
+            max_records: the bound of the run's request, if it has one of its own.
+        """
+        return any(most is not None for most in (max_records, self.max_records, self.max_bytes))
 
     @property
     def inputs(self) -> dict[str, KafkaSource]:

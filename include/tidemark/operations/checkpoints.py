@@ -103,19 +103,7 @@ def run_once(
     listener: StepListener = ignore_step,
     timeline: str | None = None,
 ) -> Made:
-    """Completes one checkpoint in this process: the open plan if there is one, else a new one.
-
-    Args:
-        context: of this process.
-        name: the pipeline.
-        request: the request.
-        listener: called at every step, for progress.
-        timeline: a fork; by default the live timeline. A fork sends nothing and reports no offsets.
-
-    Raises:
-        NotFoundError: no such timeline.
-        TidemarkError: as the steps raise; the failure is recorded, and the plan aborted if a retry cannot help.
-    """
+    """As `make_checkpoints`, but ends after one checkpoint: the open plan if there is one, else a new one."""
     return make_checkpoints(context, name, request, listener, timeline, is_last=lambda made: True)
 
 

@@ -353,8 +353,7 @@ class CheckpointCoordinator:
         """The checkpoint that satisfies a request already: it covers the interval, or ended the run that has none."""
         if request.interval_end is not None:
             return self.covered_by(request.interval_end, head.timeline)
-        is_bounded = request.max_records is not None or pipeline.is_bounded
-        return last_of_run(self.timelines, head, request) if is_bounded else None
+        return last_of_run(self.timelines, head, request) if pipeline.is_bounded(request.max_records) else None
 
     def _aborts(self, plan: CheckpointPlan) -> list[AbortRecord]:
         found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]

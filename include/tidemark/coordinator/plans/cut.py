@@ -110,7 +110,7 @@ class _Cut:
 
     def ends(self) -> Ends:
         """The ends of ranges that together exceed the limit."""
-        fits, exceeds = ({tp: getattr(r, at) for tp, r in self.ranges.items()} for at in ("start", "end"))
+        fits, exceeds = {tp: r.start for tp, r in self.ranges.items()}, {tp: r.end for tp, r in self.ranges.items()}
         low, high = _START, self.future_ms + 2
         while high - low > 1:
             middle = (low + high) // 2

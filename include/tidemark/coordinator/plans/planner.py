@@ -16,7 +16,7 @@ from tidemark.coordinator.plans.replay_ranges import (
     recorded_ranges,
     steps,
 )
-from tidemark.coordinator.plans.runs import Runs, is_limited
+from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
@@ -382,7 +382,7 @@ class Planner:
         pause_ms = int(pipeline.min_pause.total_seconds() * 1000)
         if not pause_ms or not isinstance(head.entry, Checkpoint):
             return None
-        if request.continues and is_limited(pipeline, request):
+        if request.continues and pipeline.is_bounded(request.max_records):
             return None  # the next checkpoint of a run
         # Manifests hold no publication time, so that all publishers write equal bytes; the time of the seal is used.
         sealed = self.objects.outcome(head.entry.plan.slot, head.entry.sealed.attempt)

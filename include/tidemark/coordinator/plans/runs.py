@@ -13,7 +13,6 @@ from itertools import takewhile
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.coordinator.records.timelines import Head, Timelines
-from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import RunRecord
@@ -31,11 +30,6 @@ def id_of(request: PlanRequest) -> str:
         return ""
     end = "" if request.interval_end is None else str(to_ms(request.interval_end))
     return sha256(f"{request.run}\n{end}".encode()).hexdigest()[:32]
-
-
-def is_limited(pipeline: Pipeline, request: PlanRequest) -> bool:
-    """Whether something bounds a checkpoint, so that a request may take several."""
-    return request.max_records is not None or pipeline.is_bounded
 
 
 def last_of_run(timelines: Timelines, head: Head, request: PlanRequest) -> Checkpoint | None:
