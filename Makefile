@@ -85,7 +85,7 @@ types: setup ## Check types, strictly
 ##@ Measure and write
 .PHONY: lock
 lock: setup ## Write requirements.lock anew after a change of the dependencies, keeping versions that still fit
-	@$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --quiet --output-file requirements.lock
 
 .PHONY: bench

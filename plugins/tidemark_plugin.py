@@ -1,5 +1,9 @@
-"""Registers Tidemark's pages with Airflow. All else is in `tidemark_ui`, which `.airflowignore` hides from the scan."""
+"""Registers Tidemark's pages with Airflow where Tidemark is only on the path; an installed one does so by itself.
 
-from tidemark_ui.plugin import TidemarkPlugin
+Airflow reports an error if a plugin of one name is registered twice.
+"""
 
-__all__ = ["TidemarkPlugin"]
+from importlib.metadata import entry_points
+
+if not any(entry.name == "tidemark" for entry in entry_points(group="airflow.plugins")):
+    from tidemark.airflow.ui.plugin import TidemarkPlugin as TidemarkPlugin

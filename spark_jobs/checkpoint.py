@@ -1,31 +1,11 @@
-"""Executes the plan of a slot up to its seal: `checkpoint.py PIPELINE SLOT REQUEST ANSWER`.
+"""Executes the plan of a slot with spark-submit: `checkpoint.py PIPELINE SLOT REQUEST ANSWER`.
 
-Run it with spark-submit, or call it. REQUEST is a `PlanRequest` as JSON. The job writes its result or its error to the
-file ANSWER as JSON.
+The code is in `tidemark.jobs.checkpoint_job`, which tasks use directly; this file is for your own spark-submit.
 """
 
 import sys
 
-from pydantic import TypeAdapter
-
-from tidemark.context import open_context
-from tidemark.engine.session.job_result import write_result
-from tidemark.operations import checkpoints
-from tidemark.ports import PlanRequest
-
-
-def fold(pipeline: str, slot: str, request: str) -> dict[str, object]:
-    """Folds in this process; raises the operation's errors."""
-    wanted = TypeAdapter(PlanRequest).validate_json(request)
-    folded = checkpoints.fold(open_context(), pipeline, slot, wanted)
-    return {"slot": folded.slot, "id": folded.id, "completed": list(folded.completed)}
-
-
-def main(argv: list[str]) -> int:
-    """Folds in a separate process; exits with the error's code."""
-    pipeline, slot, request, path = argv
-    return write_result(path, lambda: fold(pipeline, slot, request))
-
+from tidemark.jobs.checkpoint_job import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

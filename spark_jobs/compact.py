@@ -1,22 +1,11 @@
-"""Compacts the operators of a pipeline that are due: `compact.py PIPELINE ANSWER`, with spark-submit or in-process."""
+"""Compacts the operators of a pipeline with spark-submit: `compact.py PIPELINE ANSWER`.
+
+The code is in `tidemark.jobs.compaction_job`, which tasks use directly; this file is for your own spark-submit.
+"""
 
 import sys
 
-from tidemark.context import open_context
-from tidemark.engine.session.job_result import write_result
-from tidemark.operations import compaction
-
-
-def compact(pipeline: str) -> dict[str, object]:
-    """Compacts in this process; starts Spark only if a compaction is due."""
-    return {"compacted": [record.uid for record in compaction.compact(open_context(), pipeline)]}
-
-
-def main(argv: list[str]) -> int:
-    """Compacts in a separate process; exits with the error's code."""
-    pipeline, path = argv
-    return write_result(path, lambda: compact(pipeline))
-
+from tidemark.jobs.compaction_job import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

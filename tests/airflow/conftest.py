@@ -98,16 +98,15 @@ def disk(world: AirflowPipeline, monkeypatch: pytest.MonkeyPatch) -> AirflowDisk
 @pytest.fixture
 def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The package of the plugin, with nothing remembered of other tests."""
-    monkeypatch.syspath_prepend(str(PLUGINS))
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,ann:viewer")
     monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
-    import tidemark_ui.app
-    import tidemark_ui.plugin
-    import tidemark_ui.reading
+    import tidemark.airflow.ui.app
+    import tidemark.airflow.ui.plugin
+    import tidemark.airflow.ui.shared
 
-    tidemark_ui.reading.shared_context.cache_clear()
-    yield tidemark_ui
-    tidemark_ui.reading.shared_context.cache_clear()
+    tidemark.airflow.ui.shared.shared_context.cache_clear()
+    yield tidemark.airflow.ui
+    tidemark.airflow.ui.shared.shared_context.cache_clear()
 
 
 @pytest.fixture

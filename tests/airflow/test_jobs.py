@@ -1,4 +1,4 @@
-"""Entry points of spark_jobs, run in-process and as a child: answers, errors, and the end of a killed driver."""
+"""Entry points of `tidemark.jobs`, run in-process and as a child: answers, errors, and the end of a killed driver."""
 
 import sys
 import threading
@@ -18,12 +18,13 @@ ANSWER = "import json, sys\njson.dump({body}, open(sys.argv[-1], 'w'))\nprint('a
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> Callable[[str, str], Settings]:
-    """`project(spark, text)`: settings of a project whose entry point `job` is `text`; spark-submit is Python here."""
+    """`project(spark, text)`: settings of a project with the entry point `some_job`; spark-submit is Python here."""
     from tidemark.airflow import spark_jobs as jobs
 
     def make(spark: str, text: str) -> Settings:
-        (tmp_path / "spark_jobs").mkdir()
-        (tmp_path / "spark_jobs" / "job.py").write_text(text)
+        (tmp_path / "some_job.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "some_job", raising=False)
         monkeypatch.setattr(jobs, "submit_command", lambda settings, home: [sys.executable])
         return load_settings(root=tmp_path, spark=spark)
 
@@ -34,7 +35,7 @@ def test_in_process_the_entry_point_is_called(project: Callable[[str, str], Sett
     from tidemark.airflow.spark_jobs import SparkJob
 
     settings = project("sc://nowhere:1", "def add(a, b):\n    return {'sum': a + b}\n")
-    assert SparkJob(settings, "job", "add", print).execute("1", "2") == {"sum": "12"}
+    assert SparkJob(settings, "some_job", "add", print).execute("1", "2") == {"sum": "12"}
 
 
 def test_a_child_answers_by_file_and_its_lines_are_logged(project: Callable[[str, str], Settings]) -> None:
@@ -42,7 +43,7 @@ def test_a_child_answers_by_file_and_its_lines_are_logged(project: Callable[[str
 
     lines: list[str] = []
     settings = project("local[2]", ANSWER.format(body={"slot": "t1/1.1"}, code=0))
-    assert SparkJob(settings, "job", "fold", lines.append).execute("x") == {"slot": "t1/1.1"}
+    assert SparkJob(settings, "some_job", "fold", lines.append).execute("x") == {"slot": "t1/1.1"}
     assert lines == ["a line"]
 
 
@@ -51,14 +52,14 @@ def test_a_childs_error_arrives_as_itself(project: Callable[[str, str], Settings
 
     body = {"error": "GateFailedError", "what": "gate failed", "safe": "all", "next": "mend"}
     with pytest.raises(GateFailedError, match="gate failed"):
-        SparkJob(project("local[2]", ANSWER.format(body=body, code=5)), "job", "fold", print).execute()
+        SparkJob(project("local[2]", ANSWER.format(body=body, code=5)), "some_job", "fold", print).execute()
 
 
 def test_a_child_without_an_answer_is_an_engine_error(project: Callable[[str, str], Settings]) -> None:
     from tidemark.airflow.spark_jobs import SparkJob
 
     with pytest.raises(EngineError, match="exit code 137"):
-        SparkJob(project("local[2]", "import os\nos._exit(137)\n"), "job", "fold", print).execute()
+        SparkJob(project("local[2]", "import os\nos._exit(137)\n"), "some_job", "fold", print).execute()
 
 
 def test_killing_the_task_kills_all_that_the_child_started(project: Callable[[str, str], Settings]) -> None:
@@ -66,7 +67,7 @@ def test_killing_the_task_kills_all_that_the_child_started(project: Callable[[st
 
     text = "import subprocess, time\nprint(subprocess.Popen(['sleep', '60']).pid, flush=True)\ntime.sleep(60)\n"
     lines: list[str] = []
-    job = SparkJob(project("local[2]", text), "job", "fold", lines.append)
+    job = SparkJob(project("local[2]", text), "some_job", "fold", lines.append)
     failed: list[BaseException] = []
 
     def execute() -> None:
@@ -88,7 +89,8 @@ def test_killing_the_task_kills_all_that_the_child_started(project: Callable[[st
 
 
 def test_no_secret_is_on_the_command_line(airflow_home: Path, tmp_path: Path) -> None:
-    from tidemark.airflow.spark_jobs import spark_home, submit_command
+    from tidemark.airflow.spark_jobs import submit_command
+    from tidemark.engine.session.installation import spark_home
 
     settings = load_settings(root=tmp_path, spark="local[2]", airflow_database="postgresql://user:hunter2@host/db")
     assert "hunter2" not in " ".join(submit_command(settings, spark_home()))

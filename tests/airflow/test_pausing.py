@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import PLUGINS
 from tests.airflow.test_dag_runs import broken
 from tests.support.airflow import AirflowPipeline
 from tidemark.coordinator.records.states import NothingOpen
@@ -23,12 +22,11 @@ DagRun = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def listening(world: AirflowPipeline, trips: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def listening(world: AirflowPipeline, trips: Any) -> Iterator[None]:
     """The listener is registered, as the plugin registers it in the scheduler, and the DAG is not paused."""
     from airflow.listeners.listener import get_listener_manager
 
-    monkeypatch.syspath_prepend(str(PLUGINS))
-    from tidemark_ui.plugin import TidemarkPlugin
+    from tidemark.airflow.ui.plugin import TidemarkPlugin
 
     manager = get_listener_manager()
     for listener in TidemarkPlugin.listeners:
@@ -140,7 +138,7 @@ def test_a_run_that_timed_out_counts_the_checkpoint_that_it_was_at(world: Airflo
     from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select
 
-    from tidemark_ui.pausing import on_dag_run_failed
+    from tidemark.airflow.ui.pausing import on_dag_run_failed
 
     world.drive("a", 3)
     for _ in range(2):
@@ -170,7 +168,7 @@ def test_a_count_of_an_earlier_try_of_a_cleared_run_is_passed_over(world: Airflo
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    from tidemark_ui.pausing import on_dag_run_failed
+    from tidemark.airflow.ui.pausing import on_dag_run_failed
 
     world.drive("a", 3)
     run = [refused(world, dag_run) for _ in range(3)][-1]

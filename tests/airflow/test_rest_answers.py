@@ -88,7 +88,7 @@ def test_the_bodies_of_all_answers_are_those_that_were_recorded(
     plugin: Any, client: Client, disk: AirflowDiskPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The recorded pipeline has no DAG; tests that ran before in this process may have stored one.
-    monkeypatch.setattr("tidemark_ui.dags.dags_of", lambda pipeline, session: [])
+    monkeypatch.setattr("tidemark.airflow.ui.dags.dags_of", lambda pipeline, session: [])
     story(disk)
     found: dict[str, Any] = {path: shape(client("GET", f"/pipelines/trips/{path}").json()) for path in PATHS}
     found["pipelines"] = shape(client("GET", "/pipelines").json())

@@ -80,9 +80,10 @@ def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidemark.airflow import spark_jobs as jobs
+    from tidemark.engine.session.installation import spark_home
 
-    (tmp_path / "spark_jobs").mkdir()
-    (tmp_path / "spark_jobs" / "job.py").write_text(CHILD)
+    (tmp_path / "some_child.py").write_text(CHILD)
+    monkeypatch.syspath_prepend(str(tmp_path))
     real = jobs.submit_command
     monkeypatch.setattr(jobs, "submit_command", lambda settings, home: [sys.executable])
     monkeypatch.setenv("TIDEMARK_ROOT", str(tmp_path))
@@ -91,9 +92,9 @@ def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
     monkeypatch.setenv("AWS_PROFILE", "somebody-else")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of somebody else")
     connection(monkeypatch, endpoint_url="http://its:1", region_name="eu-north-1")
-    job = jobs.spark_job("job", "fold", print)
+    job = jobs.spark_job("some_child", "fold", print)
     told = job.execute()
-    command = str(told.pop("command")) + " ".join(real(job._settings, jobs.spark_home()))
+    command = str(told.pop("command")) + " ".join(real(job._settings, spark_home()))
     assert SECRET not in command
     assert (told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"]) == (KEY, SECRET)
     assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & set(told), "they were of other credentials"

@@ -230,7 +230,7 @@ def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
 
     before = answers()
     resetdb()
-    plugin.reading.shared_context.cache_clear()
+    plugin.shared.shared_context.cache_clear()
     assert client("GET", "/pipelines").json()[0]["dag_id"] is None, "Airflow knows nothing any more"
     assert answers() == before
     assert [line["origin"] for line in before[0]["history"]] == ["cli", run]
@@ -264,9 +264,21 @@ def test_the_bundle_is_served_as_modules(client: Client, plugin: Any) -> None:
         assert f"globalThis.{app['name']} = " in answer.text
 
 
-def test_airflow_finds_one_plugin_and_imports_none_of_its_parts_alone(plugin: Any) -> None:
+def test_airflow_finds_one_plugin_and_imports_none_of_its_parts_alone(
+    plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed Tidemark registers by its entry point, and one that is only on the path by the folder's loader."""
+    from airflow import plugins_manager
     from airflow._shared.plugins_manager.plugins_manager import _load_plugins_from_plugin_directory
 
-    found, errors = _load_plugins_from_plugin_directory(str(PLUGINS), ignore_file_syntax="glob")
-    assert (errors, [p.name for p in found]) == ({}, ["tidemark"])
+    def in_folder() -> list[str | None]:
+        found, errors = _load_plugins_from_plugin_directory(str(PLUGINS), ignore_file_syntax="glob")
+        assert errors == {}
+        return [p.name for p in found]
+
+    installed, errors = getattr(plugins_manager, "_load_entrypoint_plugins")()  # noqa: B009  (not exported)
+    assert (errors, [p.name for p in installed if p.name == "tidemark"]) == ({}, ["tidemark"])
+    assert in_folder() == [], "Airflow would report that it is registered twice"
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    assert in_folder() == ["tidemark"]
     assert "routes" not in sys.modules

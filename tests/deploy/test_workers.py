@@ -12,8 +12,7 @@ IN_TASKS = (
     "include/tidemark/operations",
     "include/tidemark/web",
     "include/tidemark/engine",
-    "spark_jobs",
-    "plugins",
+    "include/tidemark/jobs",
 )
 """Where tasks and pages go through; below them there are no settings."""
 LOST_WITHOUT_HARM = {

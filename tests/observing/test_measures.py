@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.deadlines import parse_deadlines
 from tidemark.errors import NameRefusedError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.metrics import METRICS, gauges
 from tidemark.operations import observability, reads, stop, timelines
-from tidemark.settings import parse_deadlines
 from tidemark.web import details, overview
 from tidemark.web.history_lines import HistoryQuery
 

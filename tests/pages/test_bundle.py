@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_architecture import ROOT
 
-FILES = sorted((ROOT / "plugins/tidemark_ui/static").glob("*.js"))
+FILES = sorted((ROOT / "include/tidemark/airflow/ui/static").glob("*.js"))
 DANGEROUS = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|dangerouslySet|srcdoc|\beval\("
     r"|new Function|setTimeout\(\s*[\"'`]|javascript:|\bhref:|\bsrc:"
@@ -44,6 +44,6 @@ def test_what_is_forbidden_is_found(text: str) -> None:
 
 
 def test_the_plugin_names_files_that_are_there() -> None:
-    told = (ROOT / "plugins/tidemark_ui/plugin.py").read_text()
+    told = (ROOT / "include/tidemark/airflow/ui/plugin.py").read_text()
     named = re.findall(r"tidemark/static/([\w.]+)", told)
     assert len(named) == 2 and {f.name for f in FILES} >= set(named)

@@ -7,6 +7,7 @@ STANDS_ON: dict[str, str] = {
     "model": "",
     "coordinator": "",
     "errors": "redaction",
+    "extras": "errors",
     # Values: these rooms import only the standard library.
     "model.core": "errors",
     "model.portable_sql": "model.core",
@@ -38,20 +39,24 @@ STANDS_ON: dict[str, str] = {
     "testing.twin": "readers",
     "testing": "testing.twin coordinator.checkpoints",
     # The composition of protocol and adapters, and the operations on it.
-    "settings": "model.checkpoint",
+    "deadlines": "model.core",
+    "settings": "model.checkpoint deadlines",
     "telemetry": "kafka settings",
     "environment": "settings storage telemetry",
     "context": "coordinator.checkpoints engine kafka tables environment",
     "operations": "answers context coordinator.retention transfer",
     "reading": "operations",
-    "api": "operations",
+    "api": "operations extras",
     "web": "operations",
     # Entry points.
-    "airflow": "reading",
-    "cli": "web",
+    "jobs": "operations",
+    "airflow": "reading jobs",
+    "airflow.ui": "web",
+    "cli": "web extras",
     "devstack": "cli",
-    "plugins": "web",
-    "spark_jobs": "operations",
+    # Loaders for a checkout.
+    "plugins": "airflow.ui",
+    "spark_jobs": "jobs",
     # Pipelines and DAGs of authors, which import public names only; see `imports`.
     "pipelines": "",
     "dags": "",
@@ -61,7 +66,7 @@ STANDS_ON: dict[str, str] = {
 ONE_ROOM = {"state": "declare", "model.kinds": "model.schema"}
 """Modules and folders that count as part of another room. `tidemark.state` is the public name for a part of `declare`.
 `model.kinds` and `model.schema` import each other: a stored field calls its kind, and a kind reads stored fields."""
-DIVIDED = ("coordinator", "model", "testing")
+DIVIDED = ("airflow", "coordinator", "model", "testing")
 """Packages whose subfolders are rooms of their own."""
 
 

@@ -17,7 +17,8 @@ from tests.support.prerequisites import needs
 from tests.support.s3 import Bucket
 from tests.support.s3_proxy import S3Request
 from tests.support.spark_cluster import QUICK_JAVA, environment
-from tidemark.airflow.spark_jobs import spark_home, submit_command, submit_environment
+from tidemark.airflow.spark_jobs import submit_command, submit_environment
+from tidemark.engine.session.installation import spark_home
 from tidemark.settings import load_settings
 
 pytestmark = [

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tidemark.errors import UsageError
-from tidemark.settings import Settings, find_root, load_settings
+from tidemark.settings import PIPELINE_FOLDERS, Settings, find_root, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +115,14 @@ def test_the_root_is_the_next_project_upwards(tmp_path: Path) -> None:
     assert find_root({}, inner) == tmp_path
     assert find_root({"TIDEMARK_ROOT": "/named"}, inner) == Path("/named")
     assert find_root({}, Path("/")) == Path("/")
+    airflow = {"AIRFLOW_HOME": "/srv/airflow"}
+    assert find_root(airflow, Path("/")) == Path("/srv/airflow")
+    assert find_root(airflow, inner) == tmp_path, "a project counts more than Airflow's home"
+    assert find_root(airflow | {"TIDEMARK_ROOT": "/named"}, inner) == Path("/named")
+
+
+def test_pipelines_are_in_the_first_usual_folder_that_exists(tmp_path: Path) -> None:
+    assert _load(tmp_path).pipelines == (tmp_path / "include/pipelines",)
+    for folder in reversed(PIPELINE_FOLDERS):
+        (tmp_path / folder).mkdir(parents=True)
+        assert _load(tmp_path).pipelines == (tmp_path / folder,)

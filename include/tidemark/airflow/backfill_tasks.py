@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tidemark.airflow.backfill_conf import FORK, open_run_backfill, read_form, summary
 from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
 from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal
-from tidemark.airflow.spark_jobs import SparkJob, fold, spark_job
+from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold, spark_job
 
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
@@ -114,7 +114,7 @@ class StepJobs:
         plan = backfill.plan_step(opened, one)
         if plan is None or isinstance(plan, Checkpoint):
             return plan
-        self._job = spark_job("checkpoint", "fold", self._say)
+        self._job = spark_job(CHECKPOINT_JOB, "fold", self._say)
         fold(self._job, one.pipeline.name, str(plan.slot), PlanRequest(origin=plan.origin))
         return backfill.complete_step(opened, one.pipeline.name, plan)
 

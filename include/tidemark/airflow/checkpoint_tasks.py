@@ -27,7 +27,7 @@ from tidemark.airflow.failure_callbacks import (
 from tidemark.airflow.retries import as_airflow
 from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.airflow.spans import attempts_traced
-from tidemark.airflow.spark_jobs import SparkJob, fold, spark_job
+from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold, spark_job
 from tidemark.airflow.trigger_form import RunConf, parse_conf, request_of
 from tidemark.declare.retention import Retention
 from tidemark.errors import GateFailedError, TidemarkError
@@ -217,7 +217,7 @@ class FoldOperator(PipelineOperator):
             self._job.kill()
 
     def _fold(self, slot: str, request: "PlanRequest") -> Ids:
-        self._job = spark_job("checkpoint", "fold", self.log.info)
+        self._job = spark_job(CHECKPOINT_JOB, "fold", self.log.info)
         opened = open_tidemark()
         try:
             with (

@@ -8,7 +8,7 @@ from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.assets import checkpoint_asset, state_assets
 from tidemark.airflow.checkpoint_tasks import Ids, PipelineOperator, open_tidemark, typed_failures
 from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
-from tidemark.airflow.spark_jobs import SparkJob, spark_job
+from tidemark.airflow.spark_jobs import COMPACTION_JOB, SparkJob, spark_job
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.declare.pipeline import Pipeline
 
@@ -29,7 +29,7 @@ class CompactOperator(PipelineOperator):
             AirflowFailException: no retry can fix the error.
             TidemarkError: any other error; the task is retried, and the next checkpoint starts another run anyway.
         """
-        self._job = spark_job("compact", "compact", self.log.info)
+        self._job = spark_job(COMPACTION_JOB, "compact", self.log.info)
         with typed_failures():
             done: Ids = self._job.execute(self.pipeline)
         observe(open_tidemark(), self.pipeline)

@@ -1,4 +1,4 @@
-"""Runs an entry point of `spark_jobs/`: in this process over Spark Connect, or in a child through spark-submit.
+"""Runs an entry point of `tidemark.jobs`: in this process over Spark Connect, or in a child through spark-submit.
 
 Either way, each checkpoint is one Spark application. The child has its own process group, so killing the task also
 kills the driver's JVM; if a process survives a SIGKILL of the task, the next attempt fences it.
@@ -13,12 +13,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
 from tidemark.airflow.s3_connection import take_s3_connection
+from tidemark.engine.session.installation import package_path, spark_home
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.core.names import S3Url
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+CHECKPOINT_JOB = "tidemark.jobs.checkpoint_job"
+COMPACTION_JOB = "tidemark.jobs.compaction_job"
 GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL to the child's process group."""
 
@@ -41,7 +44,7 @@ def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob"
 
 
 def fold(job: "SparkJob", pipeline: str, slot: str, request: "PlanRequest") -> dict[str, Any]:
-    """Executes the plan at a slot up to its seal; `job` is `spark_job("checkpoint", "fold", …)`.
+    """Executes the plan at a slot up to its seal; `job` is `spark_job(CHECKPOINT_JOB, "fold", …)`.
 
     Raises:
         TidemarkError: as for `SparkJob.execute`.
@@ -58,14 +61,14 @@ class SparkJob:
 
     Args:
         settings: the settings that name the Spark to use.
-        entry: file name below `spark_jobs/`, without suffix; the file has a function `verb` and a `main`.
+        entry: the entry point's module, with a function `verb` and a `main`.
         verb: the function to call in-process.
         say: called with each line that a child writes.
     """
 
     def __init__(self, settings: "Settings", entry: str, verb: str, say: Callable[[str], object]) -> None:
         self._settings = settings
-        self._path = settings.root / "spark_jobs" / f"{entry}.py"
+        self._entry = entry
         self._verb = verb
         self._say = say
         self._child: subprocess.Popen[str] | None = None
@@ -77,7 +80,7 @@ class SparkJob:
             TidemarkError: the error of the entry point, from this process or the child.
         """
         if self._settings.spark_address.startswith("sc://"):
-            answer: dict[str, Any] = getattr(_load(self._path), self._verb)(*arguments)
+            answer: dict[str, Any] = getattr(import_module(self._entry), self._verb)(*arguments)
             return answer
         with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
             return self._submit(arguments, Path(folder) / "answer.json")
@@ -98,7 +101,7 @@ class SparkJob:
 
     def _submit(self, arguments: tuple[str, ...], answer: Path) -> dict[str, Any]:
         home = spark_home()
-        command = [*submit_command(self._settings, home), str(self._path), *arguments, str(answer)]
+        command = [*submit_command(self._settings, home), str(_file_of(self._entry)), *arguments, str(answer)]
         with subprocess.Popen(
             command,
             env=submit_environment(self._settings, home),
@@ -116,18 +119,6 @@ class SparkJob:
             finally:
                 self.kill()
         return _read_answer(answer, code)
-
-
-def spark_home() -> Path:
-    """Returns the folder of the pyspark wheel, without importing it.
-
-    Raises:
-        EngineError: pyspark is not installed.
-    """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise EngineError("pyspark is not installed", next="make setup")
-    return Path(next(iter(found.submodule_search_locations)))
 
 
 def submit_command(settings: "Settings", home: Path) -> list[str]:
@@ -149,13 +140,12 @@ def submit_command(settings: "Settings", home: Path) -> list[str]:
 
 
 def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
-    """Returns the child's environment: this interpreter for driver and executors, and this project on its path."""
+    """Returns the child's environment: this interpreter for driver and executors, and this package on their path."""
     env = dict(os.environ)
-    include = str(settings.root / "include")
     env["SPARK_HOME"] = str(home)
     env["PYSPARK_PYTHON"] = env["PYSPARK_DRIVER_PYTHON"] = sys.executable
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [include, env.get("PYTHONPATH")]))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package_path(), env.get("PYTHONPATH")]))
     env["TIDEMARK_ROOT"] = str(settings.root)
     return env
 
@@ -175,10 +165,9 @@ def _read_answer(answer: Path, code: int) -> dict[str, Any]:
     raise raised
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"_spark_jobs_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise EngineError(f"no entry point {path}", next="set TIDEMARK_ROOT to the project's folder.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _file_of(entry: str) -> Path:
+    """The file of a module, which spark-submit takes; the module is not imported."""
+    spec = importlib.util.find_spec(entry)
+    if spec is None or spec.origin is None:
+        raise EngineError(f"no entry point {entry}", next="install Tidemark again.")
+    return Path(spec.origin)

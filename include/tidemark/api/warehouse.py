@@ -8,6 +8,7 @@ from tidemark.api.history import PipelineHistory
 from tidemark.api.lookups import add_advice
 from tidemark.context import Context, open_context
 from tidemark.errors import UsageError
+from tidemark.extras import require
 from tidemark.model.core.names import is_url
 from tidemark.settings import Settings, load_settings
 
@@ -26,7 +27,8 @@ def open(  # the name that `tidemark.open` has  # noqa: A001
         The warehouse; `w["flights"]` is a pipeline of it.
 
     Raises:
-        UsageError: a setting is unknown or does not fit; or both arguments are given.
+        UsageError: a setting is unknown or does not fit; or both arguments are given; or the packages that read tables
+            are not installed.
 
     >>> import tidemark
     >>> w = tidemark.open("warehouse")
@@ -35,6 +37,7 @@ def open(  # the name that `tidemark.open` has  # noqa: A001
     >>> w["flights"].state("aircraft", at="chk-2").get("N14228")
     {'tail_number': 'N14228', 'flights': 2, 'distance': 2119, 'last_airport': 'ORD', '_changed': 2}
     """
+    require("deltalake", "duckdb", "pyarrow")
     if warehouse is None:
         return Warehouse(open_context(settings))
     if settings is not None:

@@ -7,6 +7,21 @@ def main() -> None:
 
     # Imported modules stay for as long as the process runs: searching them for garbage only makes the start slower.
     gc.disable()
-    from tidemark.cli.main import entry
-
+    try:
+        from tidemark.cli.main import entry
+    except ModuleNotFoundError as error:
+        _complain_without(error)
     entry()
+
+
+def _complain_without(error: ModuleNotFoundError) -> None:
+    """Prints which extra brings a missing package and exits, or raises the error if the package is not optional."""
+    import sys
+
+    from tidemark.extras import as_missing
+
+    missing = as_missing(error)
+    if missing is None:
+        raise error
+    print(missing, file=sys.stderr)
+    sys.exit(missing.code)

@@ -11,13 +11,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
 import typer
 
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
+from tidemark.engine.session.class_archive import jars_below
+from tidemark.engine.session.installation import jar_packages, spark_home
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.core.names import S3Url
 from tidemark.redaction import redact
@@ -97,7 +99,7 @@ def _run_check(name: str, check: Check, settings: Settings) -> Finding:
         return check(settings)
     except (OSError, ValueError, TidemarkError) as error:
         return Finding(
-            check=name, verdict="missing", detail=str(error).splitlines()[0], remedy="tidemark logs; make setup"
+            check=name, verdict="missing", detail=str(error).splitlines()[0], remedy="correct the setting that it names"
         )
 
 
@@ -109,17 +111,44 @@ def _python(_: Settings) -> Finding:
         check="python",
         verdict="missing",
         detail=f"{found}; Tidemark needs 3.11 to 3.13",
-        remedy="rm -r .venv; make setup",
+        remedy="install it in an environment of one of these",
     )
 
 
 def packages_agree(_: Settings) -> Finding:
-    """Checks that pyspark and pyspark-client, which share one folder, have the same version."""
-    spark, client = version("pyspark"), version("pyspark-client")
-    if spark != client:
+    """Checks that pyspark is installed, and that pyspark-client, which shares its folder, has the same version.
+
+    Airflow's Spark provider installs pyspark-client; Tidemark does not need it.
+    """
+    spark, client = _installed("pyspark"), _installed("pyspark-client")
+    if spark is None:
+        detail = "no pyspark: this environment reads checkpoints, but cannot make any"
+        return Finding(check="packages", verdict="note", detail=detail, remedy="pip install 'tidemark[spark]'")
+    if client not in (spark, None):
         detail = f"pyspark {spark} and pyspark-client {client} share one folder"
         return Finding(check="packages", verdict="missing", detail=detail, remedy="install the same version of both")
-    return Finding(check="packages", verdict="ok", detail=f"pyspark and pyspark-client {spark}")
+    detail = f"pyspark {spark}" if client is None else f"pyspark and pyspark-client {spark}"
+    return Finding(check="packages", verdict="ok", detail=detail)
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _jars(settings: Settings) -> Finding:
+    """Checks that a driver of Tidemark's own finds the jars of Delta and Kafka, or can resolve them."""
+    if settings.spark_address.startswith("sc://") or _installed("pyspark") is None:
+        return Finding(check="jars", verdict="ok", detail="none needed here: a Connect server brings its own")
+    profiles = ("spark", "s3") if isinstance(settings.warehouse, S3Url) else ("spark",)
+    folders = [settings.jar_folder / profile for profile in profiles]
+    missing = jar_packages(folders, jars_below(*folders), spark_home())
+    if missing:
+        detail = f"Spark resolves {missing.replace(',', ', ')} when a driver starts"
+        return Finding(check="jars", verdict="note", detail=detail, remedy="set TIDEMARK_JARS to a folder with them")
+    return Finding(check="jars", verdict="ok", detail=f"in {settings.jar_folder} and in pyspark")
 
 
 def _warehouse(settings: Settings) -> Finding:
@@ -223,6 +252,7 @@ def existing_folder(path: Path) -> Path:
 _CHECKS: dict[str, Check] = {
     "python": _python,
     "packages": packages_agree,
+    "jars": _jars,
     "warehouse": _warehouse,
     "kafka": kafka_answers,
     "spark": spark_answers,

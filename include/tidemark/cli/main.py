@@ -19,6 +19,7 @@ from tidemark.cli import extensions
 from tidemark.cli.help_texts import keep_examples
 from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
+from tidemark.extras import as_missing
 from tidemark.redaction import redact, redacted_event
 
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -126,6 +127,12 @@ def entry() -> None:
     except TidemarkError as error:
         complain(error)
         sys.exit(error.code)
+    except ModuleNotFoundError as error:
+        missing = as_missing(error)
+        if missing is None:
+            raise
+        complain(missing)
+        sys.exit(missing.code)
     except Exception:
         sys.excepthook = _print_defect  # set only now: it replaces Typer's own hook, which redacts nothing
         raise

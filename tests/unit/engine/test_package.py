@@ -4,7 +4,8 @@ import subprocess
 import sys
 import zipfile
 
-from tidemark.engine.session.session import PACKAGE, package_zip
+from tidemark.engine.session.installation import PACKAGE
+from tidemark.engine.session.session import package_zip
 
 IMPORT = "import tidemark.engine.process.process_worker as w, sys; print(w.__file__)"
 

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidemark.engine.session.installation import jar_packages
 from tidemark.errors import EngineError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = "class-archives"
 """Next to the folders of jars."""
+_PACKAGES = "spark.jars.packages"
 _CLASS_PATH, _OPTIONS = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions"
 QUIET = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr -Xlog:class+path*=off:stderr"
 """A JVM prints its warnings to stdout, where results are; a stale archive needs no warning."""
@@ -51,6 +53,8 @@ def jars_below(*folders: Path | None) -> list[Path]:
 def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, str], spark_home: Path) -> dict[str, str]:
     """Returns how a local driver gets jars; a driver that is its own executor uses their archive, if it exists.
 
+    If the folders lack jars that Tidemark needs, Spark resolves them by their Maven coordinates.
+
     Jars in `spark.jars` are copied and served, and loaded by a class loader whose classes no archive can hold, so only
     the executors of a cluster get them that way.
 
@@ -61,15 +65,17 @@ def jar_conf(master: str, folders: Sequence[Path | None], given: Mapping[str, st
         spark_home: the folder of the pyspark wheel.
     """
     jars = jars_below(*folders)
+    packages = ",".join(filter(None, [given.get(_PACKAGES), jar_packages(folders, jars, spark_home)]))
+    resolved = {_PACKAGES: packages} if packages else {}
     if not is_own_process(master):
-        return {"spark.jars": ",".join(map(str, jars))} if jars else {}
+        return resolved | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
     archive = archive_of(jars, spark_home)
     mapped = f'"-XX:SharedArchiveFile={archive}" {QUIET}' if archive and archive.is_file() else ""
     joined = {
         _CLASS_PATH: os.pathsep.join(filter(None, [*map(str, jars), given.get(_CLASS_PATH)])),
         _OPTIONS: " ".join(filter(None, [COMPILE_LATE, mapped, given.get(_OPTIONS)])),
     }
-    return {name: value for name, value in joined.items() if value}
+    return resolved | {name: value for name, value in joined.items() if value}
 
 
 def archive_of(jars: Sequence[Path], spark_home: Path) -> Path | None:

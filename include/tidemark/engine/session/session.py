@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import sys
-import sysconfig
 import tempfile
 import time
 import zipfile
@@ -27,6 +26,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState, extract_retry_info
 
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
+from tidemark.engine.session.installation import PACKAGE, package_path
 from tidemark.engine.session.parallelism import server_parallelism, task_conf
 from tidemark.engine.session.spark_errors import translate_spark_errors
 
@@ -92,7 +92,6 @@ def policies() -> list[RetryPolicy]:
     ]
 
 
-PACKAGE = Path(__file__).resolve().parents[2]
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 
 
@@ -279,7 +278,5 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
 
 def _python_path(given: Mapping[str, str]) -> dict[str, str]:
     """Adds this process's package to the path of workers; where libraries are installed they have it anyway."""
-    place = str(PACKAGE.parent)
-    if place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        return {}
-    return {_PYTHON_PATH: os.pathsep.join(filter(None, [place, given.get(_PYTHON_PATH)]))}
+    place = package_path()
+    return {_PYTHON_PATH: os.pathsep.join(filter(None, [place, given.get(_PYTHON_PATH)]))} if place else {}

@@ -4,12 +4,12 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidemark_ui import pausing
+from tidemark.airflow.ui import pausing
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
     """The routes, created at the API server's first request."""
-    from tidemark_ui.app import shared_app
+    from tidemark.airflow.ui.app import shared_app
 
     await shared_app()(scope, receive, send)
 

@@ -15,8 +15,8 @@ from fastapi import Depends, HTTPException, Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.airflow.ui.shared import shared_context
 from tidemark.web import history_cache
-from tidemark_ui.reading import shared_context
 
 COMPLETE = "complete"
 """The task with the checkpoint asset as outlet; that of a backfill has another name."""

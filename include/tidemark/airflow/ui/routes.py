@@ -10,6 +10,9 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from tidemark.airflow.ui.access import Readable, may, pipelines_of
+from tidemark.airflow.ui.dags import add_dag_config, describe_pipeline
+from tidemark.airflow.ui.shared import shared_context
 from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, OperatorDetails
 from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointsOverview, PipelineFacts
 from tidemark.answers.lineage_graph import LineageGraph
@@ -30,9 +33,6 @@ from tidemark.web import source_lookup as record_answers
 from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_lines import HistoryQuery
 from tidemark.web.source_lookup import RecordQuery
-from tidemark_ui.access import Readable, may, pipelines_of
-from tidemark_ui.dags import add_dag_config, describe_pipeline
-from tidemark_ui.reading import shared_context
 
 router = APIRouter()
 FILES = {path.name: path for path in (File(__file__).parent / "static").glob("*.js")}

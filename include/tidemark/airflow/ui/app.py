@@ -7,9 +7,9 @@ from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from tidemark.airflow.ui import routes, writes
+from tidemark.airflow.ui.shared import shared_context
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, TidemarkError, UsageError
-from tidemark_ui import routes, writes
-from tidemark_ui.reading import shared_context
 
 MOST_BYTES = 64 * 1024
 """The largest body of a request."""

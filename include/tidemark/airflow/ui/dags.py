@@ -6,9 +6,9 @@ from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy.orm import Session
 
+from tidemark.airflow.ui.access import dags_of
 from tidemark.answers.checkpoint_details import CheckpointConfig
 from tidemark.answers.checkpoint_overview import PipelineFacts
-from tidemark_ui.access import dags_of
 
 ON_DEMAND = "None"
 """Airflow's name for the schedule of a DAG without one."""

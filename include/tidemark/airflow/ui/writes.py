@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
+from tidemark.airflow.ui.access import Writable
+from tidemark.airflow.ui.shared import shared_context
 from tidemark.answers.timeline_facts import DisposalPreview
 from tidemark.operations import savepoints
 from tidemark.web import previews
-from tidemark_ui.access import Writable
-from tidemark_ui.reading import shared_context
 
 router = APIRouter()
 

@@ -1,0 +1,1 @@
+"""Entry points of Spark applications, which tasks call in-process or pass to spark-submit."""

@@ -1,0 +1,25 @@
+"""Compacts the operators of a pipeline that are due: `compaction_job.py PIPELINE ANSWER`.
+
+Run it with spark-submit, or call it.
+"""
+
+import sys
+
+from tidemark import context
+from tidemark.engine.session.job_result import write_result
+from tidemark.operations import compaction
+
+
+def compact(pipeline: str) -> dict[str, object]:
+    """Compacts in this process; starts Spark only if a compaction is due."""
+    return {"compacted": [record.uid for record in compaction.compact(context.open_context(), pipeline)]}
+
+
+def main(argv: list[str]) -> int:
+    """Compacts in a separate process; exits with the error's code."""
+    pipeline, path = argv
+    return write_result(path, lambda: compact(pipeline))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

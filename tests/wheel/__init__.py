@@ -1,0 +1,1 @@
+"""The wheel, built and installed in new environments, without a checkout."""
