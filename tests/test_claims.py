@@ -16,7 +16,7 @@ from tidemark.engine.session.parallelism import FEWEST, MANY, READ_TASK
 from tidemark.engine.session.session import SparkSettings
 from tidemark.engine.write.parquet_writer import files_for
 from tidemark.errors import DeclarationError
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.settings import Settings
 from tidemark.testing import BARRIER, replay
 
@@ -155,8 +155,10 @@ def test_the_numbers_of_tasks_and_files_are_those_of_the_page() -> None:
     assert f"one per {FEWEST:,} records" in page
     assert MANY == 1_000_000
     assert "From a million records on, Spark's adaptive execution is on." in page
-    assert files_for(10**9, StateHandle()) == math.ceil(10**9 * 16 / (64 * 2**20))
-    assert "in files of about 64 MiB" in page
+    large = StateHandle((Segment(after=0, through=1, path="p", version=1, rows=10**6, bytes=10**9, files=1),))
+    assert files_for(10**6, large) == math.ceil(10**9 / (64 * 2**20))
+    assert files_for(10**9, StateHandle()) == 1000
+    assert "in files of about 64 MiB, or of a million rows if these are smaller" in page
     assert SparkSettings(master="local[8]").parallelism is None
     assert Settings.model_fields["spark_parallelism"].default is None
 

@@ -43,13 +43,16 @@ def _written(rows: int, size: int) -> StateHandle:
     [
         (StateHandle(), 0, 1),
         (StateHandle(), 20_000, 1),
-        (StateHandle(), 4 * MIB, 1),
-        (StateHandle(), 4 * MIB + 1, 2),
+        (StateHandle(), 1_999_999, 1),
+        (StateHandle(), 2_000_000, 2),
         # A few rows in a file are mostly its footer.
-        (_written(10, 40_000), 4 * MIB, 1),
+        (_written(10, 40_000), 1_999_999, 1),
         (_written(1_000_000, 256_000_000), MIB, 4),
-        (_written(1_000_000, 4_000_000), 64 * MIB, 4),
+        (_written(1_000_000, 256_000_000), 4 * MIB, 16),
+        (_written(1_000_000, 4_000_000), 64_000_000, 64),
     ],
 )
-def test_files_have_32_to_128_mib_by_the_size_of_the_rows_so_far(written: StateHandle, rows: int, files: int) -> None:
+def test_a_file_has_64_mib_by_the_size_of_the_rows_so_far_and_at_most_a_million_rows(
+    written: StateHandle, rows: int, files: int
+) -> None:
     assert files_for(rows, written) == files

@@ -151,6 +151,8 @@ class Observed:
 
 _FILE_BYTES = 64 * 2**20
 """Target size: files of 32 to 128 MiB are large enough to be read in one go, and each is written by one task."""
+_FILE_ROWS = 1_000_000
+"""Small rows take longer to sort and encode than their bytes suggest, so a task gets no more of them either."""
 _ROW_BYTES, _ENOUGH_ROWS = 16, 10_000
 """Bytes of a row of a run, until the table has enough rows to show it."""
 _COUNT = "rows"
@@ -163,14 +165,14 @@ _OPTIONS = {
 
 
 def files_for(at_most: int, written: StateHandle) -> int:
-    """Returns the number of files for a run.
+    """Returns the largest number of files for a run; there are never more than tasks behind the shuffle.
 
     Args:
         at_most: upper bound of its rows; their total size is unknown before they are written.
         written: the rows that the table has, whose size says how large a row is.
     """
     size = written.bytes / written.rows if written.rows >= _ENOUGH_ROWS else _ROW_BYTES
-    return max(1, math.ceil(at_most * size / _FILE_BYTES))
+    return max(1, math.ceil(at_most * size / _FILE_BYTES), at_most // _FILE_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
