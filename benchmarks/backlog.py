@@ -11,18 +11,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from benchmarks import generator
 from benchmarks.bench import create_topic
 from benchmarks.facts import made_by
+from benchmarks.peaks import Peaks
 from benchmarks.report import FOLDER
 from devstack import control
 from tidemark.context import open_context
@@ -110,7 +109,7 @@ def _measured(settings: Settings, env: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _driven(settings: Settings, env: dict[str, str], peaks: "Peaks", victim: str | None, wait: int) -> list[str]:
+def _driven(settings: Settings, env: dict[str, str], peaks: Peaks, victim: str | None, wait: int) -> list[str]:
     """Runs the client until it ends, or until the victim is killed in the middle of a checkpoint."""
     command = [sys.executable, "-m", "benchmarks.backlog", "client"]
     told: list[str] = []
@@ -135,37 +134,6 @@ def _records(batch: generator.Updates) -> Iterator[tuple[int, bytes | None, byte
     for n, (key, amount) in enumerate(zip(batch.keys.tolist(), batch.amounts.tolist(), strict=True)):
         value = f'{{"key":"{generator.key_text(key)}","amount":{amount},"at":"2013-01-01T00:00:00Z"}}'
         yield key % 4, None, value.encode(), generator.START_MS + n // PER_MS
-
-
-class Peaks:
-    """Greatest resident memory of processes by name, looked at several times a second."""
-
-    def __init__(self) -> None:
-        self.mib: dict[str, int] = {}
-        self._watched: dict[str, int] = {}
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> "Peaks":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def watch(self, name: str, pid: int) -> None:
-        """Looks at this process under a name from now on."""
-        self._watched[name] = pid
-
-    def _look(self) -> None:
-        while not self._done.wait(0.2):
-            for name, pid in dict(self._watched).items():
-                try:
-                    resident = psutil.Process(pid).memory_info().rss >> 20
-                except psutil.Error:
-                    continue
-                self.mib[name] = max(resident, self.mib.get(name, 0))
 
 
 def _check(settings: Settings, batch: generator.Updates) -> None:
