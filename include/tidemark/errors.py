@@ -10,7 +10,8 @@
     ├── ConflictError (4)              another process was first; nothing was changed
     │   ├── BusyError                  another process holds the timeline
     │   ├── FencedError                this attempt was revoked
-    │   └── StoppedError               the pipeline is stopped: it makes no plans
+    │   ├── StoppedError               the pipeline is stopped: it makes no plans
+    │   └── TooEarlyError              the minimum pause after the newest checkpoint is not over
     ├── GateFailedError (5)            expectations failed; nothing was published
     ├── DataLostError (6)              records were deleted before they were read
     ├── DamagedError (6)               files or objects of a restore point are gone or altered
@@ -123,6 +124,20 @@ class FencedError(ConflictError):
 
 class StoppedError(ConflictError):
     """The pipeline is stopped and makes no plans until you resume it; a retry fails the same way."""
+
+
+class TooEarlyError(ConflictError):
+    """The minimum pause after the newest checkpoint is not over; nothing was planned.
+
+    `wait_ms` is the rest of the pause.
+    """
+
+    wait_ms: int = 0
+
+    def with_wait(self, wait_ms: int) -> "TooEarlyError":
+        """Returns the same error with the rest of the pause."""
+        self.wait_ms = wait_ms
+        return self
 
 
 class GateFailedError(TidemarkError):

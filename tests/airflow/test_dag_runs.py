@@ -65,6 +65,8 @@ def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: AirflowPipel
     assert made.plan.origin == run.run_id
     assert world.buses() == {"a": (2, 7)}, "records from the interval's end on belong to the next run"
     told = {event.asset.uri: event for event in events(run)}
+    behind = told.pop("x-tidemark://trips/completed")
+    assert (behind.partition_key, behind.extra["id"]) == (None, "chk-1"), "Airflow starts other DAGs by events without"
     assert set(told) == {"x-tidemark://trips/checkpoint", "x-tidemark://trips/state/buses"}
     for event in told.values():
         assert event.partition_key == "chk-1"
@@ -85,18 +87,20 @@ def test_only_what_changed_has_an_event_with_facts_of_its_own(world: AirflowPipe
     assert (letters["dead_lettered"], letters["rows"]) == (1, 1)
     assert "dead_lettered" not in state and "keys" not in letters
     assert "/dead_letters/" in next(iter(letters["versions"]))
-    assert set(extras(dag_run(day=2))) == {"x-tidemark://trips/checkpoint"}, "it read nothing, and changed nothing"
+    idle = set(extras(dag_run(day=2)))
+    assert idle == {f"x-tidemark://trips/{kind}" for kind in ("checkpoint", "completed")}, "it read and changed nothing"
 
 
 def test_each_checkpoint_of_a_run_is_a_key_of_what_it_changed(world: AirflowPipeline, dag_run: DagRun) -> None:
     for bus in ("a", "b", None, "a", "b"):
         world.drive(bus, 1)
     run = dag_run(day=1, conf={"max_records": 2})
-    keys: dict[str, set[str]] = {}
+    keys: dict[str, set[str | None]] = {}
     for event in events(run):
         keys.setdefault(event.asset.name, set()).add(event.partition_key)
     assert keys == {
         "trips/checkpoint": {"chk-1", "chk-2", "chk-3"},
+        "trips/completed": {None},
         "trips/state/buses": {"chk-1", "chk-2", "chk-3"},
         "trips/dead_letters/buses": {"chk-2"},
     }
@@ -451,9 +455,10 @@ def test_a_run_that_ran_out_of_time_leaves_no_plan_open(world: AirflowPipeline, 
     runtime = world.open_context()
     checkpoints.plan(runtime, "trips", PlanRequest(origin="slow-run"))
     for context in ({"reason": "task_failure", "run_id": "slow-run"}, {"reason": "timed_out", "run_id": "other"}):
-        trips.on_failure_callback(context)
+        (expire,) = trips.on_failure_callback
+        expire(context)
         assert checkpoints.find_pending(runtime, "trips") is not None, "only its own plan, and only for this reason"
-    trips.on_failure_callback({"reason": "timed_out", "run_id": "slow-run"})
+    expire({"reason": "timed_out", "run_id": "slow-run"})
     aborted = last_abort(runtime)
     assert aborted.failure.reason is FailureReason.EXPIRED
 

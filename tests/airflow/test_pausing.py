@@ -30,11 +30,11 @@ def listening(world: AirflowPipeline, trips: Any) -> Iterator[None]:
 
     manager = get_listener_manager()
     for listener in TidemarkPlugin.listeners:
-        manager.add_listener(listener)  # type: ignore[no-untyped-call]  # Airflow's
+        manager.add_listener(listener)
     trips.test(logical_date=None, run_conf={"max_record": 1})  # it is in the database now
     paused(by_hand=False)
     yield
-    manager.clear()  # type: ignore[no-untyped-call]  # Airflow's
+    manager.clear()
 
 
 def paused(by_hand: bool | None = None) -> bool:

@@ -54,7 +54,7 @@ def test_the_assets_name_every_topic_and_every_state(airflow_home: Path) -> None
 def test_the_page_tells_each_source_and_each_broadcast_state(airflow_home: Path) -> None:
     from tidemark.airflow.dag_docs import explain
 
-    page = explain(SHOP, None, "UTC", None, None)
+    page = explain(SHOP, "on demand", is_cut=False, retention=None)
     assert "`tills`, `web`, `returns-.*`, `rules`" in page
     assert "| event time | `sales`: `at`, `returns`: the Kafka timestamp |" in page
     assert "| `rules` (broadcast) | `item` | `at` |" in page

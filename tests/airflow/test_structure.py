@@ -79,7 +79,7 @@ def test_assets_read_as_lineage(flights: Any) -> None:
     assert {a.uri for a in fold.inlets} == states | set(topics)
     assert {a.uri for a in fold.outlets} == states | letters | {"x-tidemark://flights/sinks/knock_on_delays"}
     assert {a.uri for a in complete.inlets} == states
-    assert [a.uri for a in complete.outlets] == ["x-tidemark://flights/checkpoint"]
+    assert [a.uri for a in complete.outlets] == ["x-tidemark://flights/checkpoint", "x-tidemark://flights/completed"]
 
 
 def test_a_topic_is_an_asset_of_the_task_that_sends(airflow_home: Path) -> None:
@@ -283,7 +283,7 @@ def test_every_kind_of_dag_is_found_where_it_is_first_asked_for() -> None:
 
     assert dir(tidemark.airflow) == tidemark.airflow.__all__ == sorted(tidemark.airflow._HOMES)
     for name in tidemark.airflow.__all__:
-        kind = FunctionType if name.endswith("_dag") else type  # the others are restart strategies
+        kind = FunctionType if name.islower() else type  # restart strategies, and a schedule
         for _ in range(2):  # the first access imports its module
             assert isinstance(found := getattr(tidemark.airflow, name), kind) and found.__name__ == name
     with pytest.raises(AttributeError, match="restor_dag"):

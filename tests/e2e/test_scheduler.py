@@ -101,6 +101,8 @@ def test_assets_have_events_with_facts_and_keys(backfilled: Stack) -> None:
     assert told == [
         ("trips/checkpoint", "chk-1", "chk-1"),
         ("trips/checkpoint", "chk-2", "chk-2"),
+        ("trips/completed", None, "chk-1"),
+        ("trips/completed", None, "chk-2"),
         ("trips/dead_letters/buses", "chk-1", "chk-1"),
         ("trips/state/buses", "chk-1", "chk-1"),
         ("trips/state/buses", "chk-2", "chk-2"),

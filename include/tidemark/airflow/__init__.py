@@ -1,4 +1,4 @@
-"""Pipelines as Airflow DAGs: one function for each kind of DAG, and the restart strategies that a DAG can take.
+"""Pipelines as Airflow DAGs: one function for each kind of DAG, with the restart strategies and schedules it can take.
 
 Parsing a DAG file imports only the kinds of DAG that it names. Spark, Great Expectations, the Kafka and storage clients
 and the coordinator are imported inside tasks.
@@ -8,11 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidemark.airflow.assets import checkpoints_of
     from tidemark.airflow.backfill_dags import backfill_dag
     from tidemark.airflow.checkpoint_dags import checkpoint_dag
     from tidemark.airflow.compaction_dags import compaction_dag
     from tidemark.airflow.deadline_dags import watch_dag
     from tidemark.airflow.fork_dags import fork_dag
+    from tidemark.airflow.kafka_lag import KafkaLag
     from tidemark.airflow.patch_dags import patch_dag
     from tidemark.airflow.restore_dags import restore_dag
     from tidemark.airflow.retention_dags import retention_dag
@@ -23,9 +25,11 @@ __all__ = [
     "ExponentialDelay",
     "FailureRate",
     "FixedDelay",
+    "KafkaLag",
     "NoRestart",
     "backfill_dag",
     "checkpoint_dag",
+    "checkpoints_of",
     "compaction_dag",
     "fork_dag",
     "patch_dag",
@@ -39,9 +43,11 @@ _HOMES = {
     "ExponentialDelay": "tidemark.coordinator.checkpoints.restart",
     "FailureRate": "tidemark.coordinator.checkpoints.restart",
     "FixedDelay": "tidemark.coordinator.checkpoints.restart",
+    "KafkaLag": "tidemark.airflow.kafka_lag",
     "NoRestart": "tidemark.coordinator.checkpoints.restart",
     "backfill_dag": "tidemark.airflow.backfill_dags",
     "checkpoint_dag": "tidemark.airflow.checkpoint_dags",
+    "checkpoints_of": "tidemark.airflow.assets",
     "compaction_dag": "tidemark.airflow.compaction_dags",
     "fork_dag": "tidemark.airflow.fork_dags",
     "patch_dag": "tidemark.airflow.patch_dags",

@@ -12,7 +12,7 @@ from airflow.sdk import Asset
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource, TopicPattern
-from tidemark.model.core.names import EMBEDDED_BROKER
+from tidemark.model.core.names import EMBEDDED_BROKER, checked_name
 
 GROUP = "tidemark"
 
@@ -29,6 +29,7 @@ class PipelineAssets:
         sent: topics that receive records after the manifest is published.
         sent_ahead: topics that receive records during an attempt, before the seal.
         checkpoint: see `checkpoint_asset`.
+        completed: see `checkpoints_of`.
     """
 
     topics: tuple[Asset, ...]
@@ -38,6 +39,7 @@ class PipelineAssets:
     sent: tuple[Asset, ...]
     sent_ahead: tuple[Asset, ...]
     checkpoint: Asset
+    completed: Asset
 
     @property
     def changed(self) -> list[Asset]:
@@ -64,7 +66,24 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
         sent=tuple(_topic(address, topic) for topic, is_kept in sent if is_kept),
         sent_ahead=tuple(_topic(address, topic) for topic, is_kept in sent if not is_kept),
         checkpoint=checkpoint_asset(pipeline),
+        completed=checkpoints_of(pipeline),
     )
+
+
+def checkpoints_of(pipeline: Pipeline | str) -> Asset:
+    """Returns the asset that starts a DAG after the checkpoints of a pipeline: `schedule=checkpoints_of("orders")`.
+
+    Each DAG run that completes checkpoints adds one event to it, without a partition key, because Airflow passes events
+    with a key to partitioned timetables only. If several events arrive before the DAG can run, they start one run.
+
+    Args:
+        pipeline: the declaration, or the pipeline's name.
+
+    Raises:
+        NameRefusedError: the text cannot be the name of a pipeline.
+    """
+    name = pipeline if isinstance(pipeline, str) else pipeline.name
+    return _own(checked_name("pipeline", name), "completed")
 
 
 def checkpoint_asset(pipeline: Pipeline) -> Asset:

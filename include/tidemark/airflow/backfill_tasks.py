@@ -11,6 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from tidemark.airflow.assets import checkpoints_of
 from tidemark.airflow.backfill_conf import FORK, open_run_backfill, read_form, summary
 from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
 from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal
@@ -190,7 +191,8 @@ class PromoteOperator(PipelinesOperator):
     ui_color = "#fce8e6"
 
     def __init__(self, *, checkpoints: dict[str, Asset], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(pipelines=list(checkpoints), outlets=list(checkpoints.values()), **kwargs)
+        outlets = [*checkpoints.values(), *map(checkpoints_of, checkpoints)]
+        super().__init__(pipelines=list(checkpoints), outlets=outlets, **kwargs)
         self.checkpoints = checkpoints
         self._jobs = StepJobs(self.log.info)
 
@@ -209,9 +211,10 @@ class PromoteOperator(PipelinesOperator):
             one = open_run_backfill(opened, context, self.pipelines)
             done = backfill.promote(opened, one, lambda: self._jobs.all(opened, one))
         name = one.pipeline.name
-        self.outlets = [self.checkpoints[name]]
-        newest = next(one.coordinator.checkpoints())
-        announce(context, self.outlets, checkpoint_facts(newest), [newest.plan.name])
+        self.outlets = [self.checkpoints[name], checkpoints_of(name)]
+        facts = checkpoint_facts(next(one.coordinator.checkpoints()))
+        announce(context, self.outlets[:1], facts, [facts.id])
+        announce(context, self.outlets[1:], facts)
         self.log.info("timeline %s is live; %s has ended and stays readable", one.fork, done.closing.timeline)
         return {"timeline": one.fork, "replaced": [c.plan.name for c in done.replaced]}
 

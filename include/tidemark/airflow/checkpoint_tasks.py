@@ -4,17 +4,19 @@ Tasks pass ids only (`t1/3.1`, `chk-3`); everything else lives in the store, so 
 """
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Asset, BaseOperator, Context
-from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk.log import mask_secret
 from pydantic import JsonValue
 
 from tidemark.airflow.airflow_metrics import observe
+from tidemark.airflow.assets import checkpoints_of
 from tidemark.airflow.attempt_watch import attempts_watched
 from tidemark.airflow.failure_callbacks import (
     PUBLISHED,
@@ -30,16 +32,19 @@ from tidemark.airflow.spans import attempts_traced
 from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold, spark_job
 from tidemark.airflow.trigger_form import RunConf, parse_conf, request_of
 from tidemark.declare.retention import Retention
-from tidemark.errors import GateFailedError, TidemarkError
+from tidemark.errors import GateFailedError, TidemarkError, TooEarlyError
 from tidemark.redaction import secrets_of
 
 if TYPE_CHECKING:
     from tidemark.answers.checkpoint_facts import ChangedAsset
     from tidemark.context import Context as TidemarkContext
     from tidemark.model.checkpoint.manifest import Checkpoint
+    from tidemark.operations.checkpoints import Planned
     from tidemark.ports import PlanRequest
 
 PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
+WAIT_HERE = timedelta(seconds=20)
+"""The longest rest of a minimum pause that task `plan` waits for; for a longer one it gives its worker slot back."""
 Ids = dict[str, Any]
 """The value that a task returns: ids, never data."""
 
@@ -65,14 +70,15 @@ def typed_failures() -> Iterator[None]:
         raise as_airflow(error) from error
 
 
-def announce(context: Context, assets: Sequence[Asset], answer: object, names: Sequence[str]) -> None:
-    """Adds an event to assets that carries an answer, with a partition key for each name."""
+def announce(context: Context, assets: Sequence[Asset], answer: object, names: Sequence[str] = ()) -> None:
+    """Adds an event to assets that carries an answer: one for each name, as its partition key, or one without a key."""
     from tidemark.model.checkpoint.codec import body_of
 
     for asset in assets:
         event = context["outlet_events"][asset]
         event.extra = cast("dict[str, JsonValue]", body_of(answer))
-        event.add_partitions(list(names))
+        if names:
+            event.add_partitions(list(names))
 
 
 class PipelineOperator(BaseOperator):
@@ -126,6 +132,7 @@ class PlanOperator(PipelineOperator):
         """Returns `{"slot", "checkpoint"}`, or `{"covered_by"}`.
 
         Raises:
+            AirflowRescheduleException: the minimum pause lasts longer than `WAIT_HERE`; the task runs again after it.
             AirflowFailException: no retry can fix the error.
             TidemarkError: any other error; the task is retried.
         """
@@ -136,13 +143,15 @@ class PlanOperator(PipelineOperator):
         opened = open_tidemark()
         with typed_failures():
             self._restore(opened, self.read_form(context))
-            planned = checkpoints.plan(opened, self.pipeline, self.request(context))
+            planned = self._plan(opened, self.request(context))
         observe(opened, self.pipeline)
         if planned.published:
             left = reads.get_checkpoint(opened, self.pipeline, planned.published[-1])
-            self.outlets = [self.checkpoint]
             names = [f"chk-{n}" for n in sorted({*planned.published, *list_unannounced(opened, left)})]
-            announce(context, self.outlets, checkpoint_facts(left), names)
+            completed = checkpoints_of(self.pipeline)
+            self.outlets = [self.checkpoint, completed]
+            announce(context, [self.checkpoint], checkpoint_facts(left), names)
+            announce(context, [completed], checkpoint_facts(left))
             self.log.info("published %s, which an earlier run had sealed", left.plan.name)
             context["ti"].xcom_push(key=PUBLISHED, value=names)
         if planned.covered_by is not None:
@@ -152,6 +161,20 @@ class PlanOperator(PipelineOperator):
         # Counted already now, because no task is left to count if the run times out.
         keep_count(context, checkpoints.count_failures(opened, self.pipeline), self.tolerable)
         return {"slot": planned.slot, "checkpoint": planned.name}
+
+    def _plan(self, opened: "TidemarkContext", request: "PlanRequest") -> "Planned":
+        """Plans after the minimum pause: a short rest of it is waited for here, a longer one without a worker slot."""
+        from tidemark.operations import checkpoints
+
+        while True:
+            try:
+                return checkpoints.plan(opened, self.pipeline, request)
+            except TooEarlyError as error:
+                wait = timedelta(milliseconds=error.wait_ms)
+                self.log.info("%s", error.what)
+                if wait > WAIT_HERE:
+                    raise AirflowRescheduleException(datetime.now(UTC) + wait) from None
+            time.sleep(wait.total_seconds())
 
     def _restore(self, opened: "TidemarkContext", conf: RunConf) -> None:
         from tidemark.operations import backfill
@@ -283,7 +306,8 @@ class CompleteOperator(PipelineOperator):
     """Publishes the sealed checkpoint, adds events to the assets, and records the retention rule.
 
     Args:
-        checkpoint: the asset of completed checkpoints.
+        checkpoint: the asset with an event for each completed checkpoint.
+        completed: the asset with one event for all checkpoints that this task announces, see `checkpoints_of`.
         changed: assets that a checkpoint may change: states, dead letters and sinks. Only changed ones get an event.
         sent: topics that receive records once the checkpoint is complete.
         retention: the checkpoints to keep; None = all.
@@ -296,13 +320,15 @@ class CompleteOperator(PipelineOperator):
         self,
         *,
         checkpoint: Asset,
+        completed: Asset,
         changed: Sequence[Asset],
         sent: Sequence[Asset] = (),
         retention: Retention | None = None,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(outlets=[checkpoint, *sent], **kwargs)
+        super().__init__(outlets=[checkpoint, completed, *sent], **kwargs)
         self.checkpoint = checkpoint
+        self.completed = completed
         self.changed = list(changed)
         self.retention = retention
 
@@ -319,8 +345,9 @@ class CompleteOperator(PipelineOperator):
         observe(opened, self.pipeline)
         names = self._names(opened, checkpoint, folded.get("completed", ()))
         facts = body_of(checkpoint_facts(checkpoint))
-        self.outlets = [self.checkpoint]
-        announce(context, self.outlets, {**facts, **self._kept(opened, checkpoint)}, names)
+        self.outlets = [self.checkpoint, self.completed]
+        announce(context, [self.checkpoint], {**facts, **self._kept(opened, checkpoint)}, names)
+        announce(context, [self.completed], facts)
         self._announce_changed(context, opened, checkpoint, names)
         lines = "\n".join(f"{name}: {value}" for name, value in facts.items())
         self.log.info("completed %s\n%s", ", ".join(names), lines)

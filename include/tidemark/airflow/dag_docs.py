@@ -5,12 +5,16 @@ from tidemark.declare.pipeline import Broadcast, Operator, Pipeline
 from tidemark.declare.retention import Retention
 
 
-def explain(
-    pipeline: Pipeline, schedule: str | None, timezone: str, until: str | None, retention: Retention | None
-) -> str:
-    """Returns Markdown for `doc_md`; it depends on nothing but the declaration."""
-    cut = "the end of the data interval, by record time" if until else "the topics' end when the run plans"
-    when = f"`{schedule}` in {timezone}" if schedule else "on demand"
+def explain(pipeline: Pipeline, when: str, *, is_cut: bool, retention: Retention | None) -> str:
+    """Returns Markdown for `doc_md`; it depends on nothing but the declaration.
+
+    Args:
+        pipeline: the declaration.
+        when: when runs start, in words.
+        is_cut: whether a run reads to the end of its data interval.
+        retention: the checkpoints to keep.
+    """
+    cut = "the end of the data interval, by record time" if is_cut else "the topics' end when the run plans"
     topics = ", ".join(f"`{name}`" for source in pipeline.inputs.values() for name in topic_names(source))
     rows = "\n".join([*map(_broadcast_row, pipeline.broadcast), *map(_row, pipeline.operators)])
     return f"""### Checkpoints of `{pipeline.name}`

@@ -21,7 +21,15 @@ from tidemark.coordinator.records.states import (
     Subsumed,
 )
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import ConflictError, GateFailedError, NotFoundError, StoppedError, StoreError, TidemarkError
+from tidemark.errors import (
+    ConflictError,
+    GateFailedError,
+    NotFoundError,
+    StoppedError,
+    StoreError,
+    TidemarkError,
+    TooEarlyError,
+)
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
@@ -165,7 +173,7 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
 
     Raises:
         StoppedError: the pipeline is stopped.
-        ConflictError: its minimum pause is not over.
+        TooEarlyError: its minimum pause is not over.
         DataLostError, NotFoundError, BrokerError: as the planner raises; nothing was written.
     """
     pipeline = context.pipeline(name)
@@ -301,14 +309,15 @@ def covered_or_refused(name: str, ended: Covered | Refused | None) -> int:
 
     Raises:
         StoppedError: nothing was planned because the pipeline is stopped.
-        ConflictError: nothing was planned because the minimum pause is not over.
+        TooEarlyError: nothing was planned because the minimum pause is not over.
     """
     if isinstance(ended, Covered):
         return ended.checkpoint.id
     if ended is None:
         raise ConflictError(f"{name}: nothing was planned", safe=_SAFE, next=f"tidemark run {name}")
-    kind = StoppedError if ended.reason is FailureReason.STOPPED else ConflictError
-    raise kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
+    kind = StoppedError if ended.reason is FailureReason.STOPPED else TooEarlyError
+    error = kind(f"{ended.reason.value}: {ended.message}", safe=_SAFE, next=ended.next)
+    raise error.with_wait(ended.wait_ms or 0) if isinstance(error, TooEarlyError) else error
 
 
 def completed_or_raise(name: str, state: PlanState) -> Checkpoint:

@@ -4,6 +4,7 @@ The gauges are those of `tidemark.model.checkpoint.metrics`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.failure_policy import classify
+from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.plans.ranges import plan_ranges
 from tidemark.coordinator.records.checkpoint_counts import count_checkpoints
 from tidemark.coordinator.records.timeline_tree import Branch, branches
 from tidemark.coordinator.records.timelines import Stops
@@ -30,9 +33,10 @@ from tidemark.model.checkpoint.openlineage_events import (
 )
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import IdRecord
+from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import EMBEDDED_BROKER
 from tidemark.operations import compaction
-from tidemark.ports import StepListener
+from tidemark.ports import PlanRequest, SourceLog, StepListener
 from tidemark.ports.observing import Metrics
 
 _log = structlog.get_logger("tidemark")
@@ -92,6 +96,53 @@ def list_gauges(context: Context, name: str) -> dict[str, Any]:
         "lastCheckpointExternalPath": None if newest is None else keys.external_path(name, newest.plan.slot),
         **gauges(found),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """The records of a pipeline's topics that no completed checkpoint has read.
+
+    Attributes:
+        position: identifies the offsets at which the next checkpoint begins; a restore changes it too.
+        unread: how many offsets lie between these and the ends of the log.
+        is_overdue: whether an unread record has an older timestamp than asked for.
+        stopped: whether the pipeline is stopped. Nothing is measured then.
+    """
+
+    position: str
+    unread: int
+    is_overdue: bool = False
+    stopped: bool = False
+
+
+def measure_lag(context: Context, pipeline: Pipeline, log: SourceLog, max_age: timedelta | None = None) -> Lag:
+    """Measures what the next plan would read now, as the planner computes it; reads metadata only.
+
+    Args:
+        context: of this process.
+        pipeline: the declaration.
+        log: Kafka; `context.log` connects at every call.
+        max_age: the age of an unread record that makes the lag overdue, by its timestamp.
+
+    Raises:
+        DataLostError: a topic was deleted.
+        NotFoundError, BrokerError, StoreError, CorruptObjectError: the log or the store could not be read.
+    """
+    coordinator = context.coordinator(pipeline.name)
+    head = coordinator.head()
+    parent = Parent.of(head)
+    ends = {str(tp): end for tp, end in parent.ends.items()}
+    position = checksum({"timeline": head.timeline, "ends": ends})[:16]
+    if Stops(coordinator.objects).current() is not None:
+        return Lag(position=position, unread=0, stopped=True)
+    # Losses are accepted here: the next run is to start, and to report them.
+    planned = plan_ranges(pipeline, PlanRequest(origin="lag", accept_loss=True), parent, log)
+    unread = {tp: planned.ranges[tp] for tp in planned.read if not planned.ranges[tp].is_empty}
+    is_overdue = False
+    if unread and max_age is not None:
+        at = log.offsets_at(dict.fromkeys(unread, context.clock.now_ms() - max_age // timedelta(milliseconds=1)))
+        is_overdue = any((first := at.get(tp)) is None or first > r.start for tp, r in unread.items())
+    return Lag(position=position, unread=sum(r.span for r in unread.values()), is_overdue=is_overdue)
 
 
 def check_deadline(context: Context, name: str) -> DeadlineFacts:
