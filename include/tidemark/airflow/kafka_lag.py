@@ -54,7 +54,7 @@ class KafkaLag:
     Attributes:
         min_records: so many unread records start a run; None = their number starts none.
         max_wait: a single unread record starts a run after this time, by its timestamp or since the poller has seen it,
-            whichever is earlier; None = no time starts one.
+            whichever is earlier; None = no time starts one. An old timestamp behind newer ones does not count.
         poll: how often the triggerer looks.
     """
 

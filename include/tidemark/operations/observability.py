@@ -105,7 +105,8 @@ class Lag:
     Attributes:
         position: identifies the offsets at which the next checkpoint begins; a restore changes it too.
         unread: how many offsets lie between these and the ends of the log.
-        is_overdue: whether an unread record has an older timestamp than asked for.
+        is_overdue: whether the first unread record of a partition has an older timestamp than asked for, as far as
+            Kafka's index of times shows: it does not find an old timestamp behind newer ones.
         stopped: whether the pipeline is stopped. Nothing is measured then.
     """
 
