@@ -212,12 +212,15 @@ def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path,
 
 
 def _keywords_of(function: str) -> set[str]:
-    """The keyword arguments of a documented function; `checkpoint_dag` is parsed, which avoids importing Airflow."""
+    """The keyword arguments of a documented function; options of DAGs are parsed, which avoids importing Airflow."""
     if function == "read_state":
         return {*inspect.signature(tidemark.read_state).parameters, *RestorePointChoice.__annotations__}
-    tree = ast.parse((ROOT / "include/tidemark/airflow/checkpoint_dags.py").read_text())
-    options = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DagOptions")
-    return {n.target.id for n in options.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    parts = [
+        ast.parse((ROOT / f"include/tidemark/airflow/{n}.py").read_text()) for n in ("checkpoint_dags", "dag_options")
+    ]
+    options = [n for part in parts for n in part.body if isinstance(n, ast.ClassDef) and n.name.endswith("Options")]
+    fields = [n.target for one in options for n in one.body if isinstance(n, ast.AnnAssign)]
+    return {field.id for field in fields if isinstance(field, ast.Name)}
 
 
 @pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[_name(page) for page, _ in EXAMPLES])

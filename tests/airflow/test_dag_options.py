@@ -158,3 +158,25 @@ def test_the_options_are_those_of_the_docs(airflow_home: Path) -> None:
     from tidemark.airflow.checkpoint_dags import DagOptions, _Chosen
 
     assert set(DagOptions.__annotations__) == set(_Chosen.__dataclass_fields__)
+
+
+KINDS = ("backfill", "compaction", "fork", "patch", "restore", "retention", "savepoint", "watch")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_dag_takes_default_args_tags_and_a_pool(kind: str) -> None:
+    import tidemark.airflow
+    from tests.airflow.pipelines.trips import trips
+
+    factory = getattr(tidemark.airflow, f"{kind}_dag")
+    given = trips if kind == "compaction" else [trips]
+    dag = factory(given, default_args={"owner": "ann", "queue": "big"}, tags=["team-a"], pool="lake")
+    assert {(task.owner, task.queue, task.pool) for task in dag.tasks} == {("ann", "big", "lake")}
+    assert set(dag.tags) == {"tidemark", "trips", "team-a"}
+    before = factory(given)
+    for one, other in zip(before.tasks, dag.tasks, strict=True):
+        assert (one.task_id, one.retries, one.trigger_rule) == (other.task_id, other.retries, other.trigger_rule)
+    with pytest.raises(DeclarationError, match="default_args may not set depends_on_past"):
+        factory(given, default_args={"depends_on_past": True})
+    with pytest.raises(TypeError, match="poool"):
+        factory(given, poool="lake")

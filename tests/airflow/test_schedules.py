@@ -1,10 +1,13 @@
 """What `schedule=` may be: times, assets and unread records; and minimum pauses of seconds."""
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -247,3 +250,26 @@ def test_a_long_minimum_pause_gives_the_worker_slot_back(world: AirflowPipeline,
         PlanOperator._plan(task, opened, PlanRequest(origin="second"))
     wait = caught.value.reschedule_date - datetime.now(UTC)
     assert WAIT_HERE < timedelta(minutes=59) < wait <= timedelta(hours=1)
+
+
+def test_the_examples_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs/how-to/choose-a-schedule.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    module = ModuleType("example")  # annotations of a dataclass are looked up in its module
+    monkeypatch.setitem(sys.modules, "example", module)
+    for block in blocks:
+        exec(compile(block, "choose-a-schedule.md", "exec"), vars(module))  # noqa: S102
+    assert len(blocks) == 4
+
+
+def test_the_options_of_the_page_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs/how-to/schedule-with-airflow.md").read_text()
+    block = page.partition("## Pass options to Airflow\n\n```python\n")[2].partition("```")[0]
+    module: dict[str, Any] = {}
+    exec(compile(block, "schedule-with-airflow.md", "exec"), module)  # noqa: S102
+    dag = module["dag"]
+    assert ({"tidemark", "flights", "team-lake"}, 2) == (set(dag.tags), dag.max_active_tasks)
+    assert {(task.owner, task.queue, task.pool) for task in dag.tasks} == {("ann", "lake", "lake")}
+    assert dag.on_failure_callback[-1] is module["call_ann"]
