@@ -17,6 +17,10 @@ setup: ## Create .venv and .jars (needs Python 3.11-3.13 and Java 17)
 setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
 	@$(PYTHON) include/devstack/bootstrap.py --s3
 
+.PHONY: setup-minio
+setup-minio: setup ## Build MinIO with Go, into a cache of yours, so that the tests of S3 run on it too
+	@$(BIN)/python -m devstack.minio
+
 .PHONY: setup-driver
 setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
 	@$(BIN)/python -m tidemark.engine.session.class_archive $(or $(TIDEMARK_JARS),.jars)
@@ -54,10 +58,12 @@ env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
 ##@ Checks
 .PHONY: test
 test: setup-s3 ## Run the tests, but for what takes minutes for one answer
+	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-more
 test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, large state, clusters, S3
+	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-fast

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -11,10 +12,11 @@ import pytest
 
 from tests.support.java_options import ONE_COMPILER
 from tests.support.prerequisites import check
+from tests.support.s3 import STORES
 
 if TYPE_CHECKING:
     from tests.support.kafka import Sent, Topics
-    from tests.support.s3 import Bucket, S3Server
+    from tests.support.s3 import Bucket, S3Server, S3Servers
     from tidemark.settings import Settings
     from tidemark.storage.s3_folder import S3Folder
 
@@ -97,12 +99,38 @@ def spark_server(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> "Iterator[S3Server]":
-    """An S3 server behind a proxy that injects faults, shared by the session."""
-    from tests.support.s3 import running_server
+def s3_servers(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[S3Servers]":
+    """S3 servers behind proxies that inject faults, shared by the session."""
+    from tests.support.s3 import S3Servers
 
-    with running_server() as server:
-        yield server
+    with S3Servers(tmp_path_factory.mktemp("stores")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session", params=STORES)
+def s3_server(request: pytest.FixtureRequest, s3_servers: "S3Servers") -> "S3Server":
+    """The server of each store in turn."""
+    return s3_servers.server(request.param)
+
+
+@pytest.fixture
+def bucket_on(
+    s3_servers: "S3Servers", monkeypatch: pytest.MonkeyPatch
+) -> "Iterator[Callable[[str], tuple[Bucket, S3Folder]]]":
+    """Creates a bucket on a store, and opens the folder `house` of it; see `bucket` and `folder`."""
+    with ExitStack() as faults:
+
+        def made(store: str) -> "tuple[Bucket, S3Folder]":
+            server, folder = s3_servers.server(store), s3_servers.folder(store)
+            server.proxy.reset()
+            faults.callback(server.proxy.reset)
+            for name, value in server.variables.items():
+                monkeypatch.setenv(name, value)
+            bucket = server.make_bucket(f"b-{uuid4().hex[:12]}")
+            place = replace(folder.place, bucket=bucket.name)
+            return bucket, replace(folder, access=replace(folder.access, place=place))
+
+        yield made
 
 
 @pytest.fixture
@@ -114,15 +142,9 @@ def bucket(s3_server: "S3Server") -> "Iterator[Bucket]":
 
 
 @pytest.fixture(scope="session")
-def s3_folder(s3_server: "S3Server") -> "Iterator[S3Folder]":
-    """An open folder that other fixtures point at their bucket: creating its clients takes longer than most tests."""
-    from tidemark.storage.s3_folder import open_folder
-    from tidemark.storage.s3_location import S3Place
-
-    with mock.patch.dict(os.environ, s3_server.variables):
-        found = open_folder(S3Place(bucket="none", prefix="house", endpoint=s3_server.proxy.address))
-    with found:
-        yield found
+def s3_folder(s3_server: "S3Server", s3_servers: "S3Servers") -> "S3Folder":
+    """An open folder that other fixtures point at their bucket."""
+    return s3_servers.folder(s3_server.store)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Credentials of a bucket from an Airflow connection: a DAG run with no others, and what the tasks start.
 
-The connection is an `AIRFLOW_CONN_` variable, the store moto's server behind the proxy, which sees who signs.
+The connection is an `AIRFLOW_CONN_` variable; the store is moto's, which accepts any credentials, and the proxy in
+front of it sees who signs.
 """
 
 import json
@@ -15,7 +16,7 @@ import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.support.airflow import AirflowPipeline
-from tests.support.s3 import Bucket
+from tests.support.s3 import Bucket, only_moto
 from tests.support.s3_proxy import S3Request
 from tidemark.errors import UsageError
 
@@ -49,6 +50,7 @@ def connection(monkeypatch: pytest.MonkeyPatch, **extras: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(told))
 
 
+@only_moto
 def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
     world: AirflowPipeline, dag_run: DagRun, bucket: Bucket, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.bank import BankPipeline
+from tests.support.s3 import MINIO, MOTO, SLOW_STORES
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.environment import SystemClock
@@ -34,12 +35,11 @@ def in_bucket(folder: S3Folder) -> S3Store:
     return S3Store(folder, "bank")
 
 
-@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["memory", "local", *SLOW_STORES])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     """Each implementation in turn."""
-    if request.param == "s3":
-        found: S3Store = request.getfixturevalue("in_bucket")
-        return found
+    if request.param in (MOTO, MINIO):
+        return S3Store(request.getfixturevalue("bucket_on")(request.param)[1], "bank")
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "warehouse" / "bank")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.s3 import Bucket
+from tests.support.s3 import MINIO, MOTO, SLOW_STORES, Bucket
 from tests.support.s3_proxy import Fault, Times
 from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, MemoryTablesDriver, TablesDriver, request
 from tidemark.errors import NameRefusedError, StoreError
@@ -102,6 +102,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @pytest.fixture
 def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> TableWithFiles:
+    return _in_bucket(bucket, folder, tmp_path)
+
+
+def _in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> TableWithFiles:
     """Through the proxy, so that faults can be set."""
     files, mirror = S3TableFiles(folder), Mirror(tmp_path, bucket)
     return TableWithFiles(
@@ -109,14 +113,14 @@ def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> TableWithFile
     )
 
 
-@pytest.fixture(params=["memory", "local", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["memory", "local", *SLOW_STORES])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> TableWithFiles:
     if request.param == "memory":
         memory = MemoryTablesDriver()
         return TableWithFiles(memory, MemoryTableFiles(memory.tables), lambda: MemoryTableFiles(memory.tables))
-    if request.param == "s3":
-        found: TableWithFiles = request.getfixturevalue("in_bucket")
-        return found
+    if request.param in (MOTO, MINIO):
+        bucket, folder = request.getfixturevalue("bucket_on")(request.param)
+        return _in_bucket(bucket, folder, tmp_path)
     return TableWithFiles(
         DeltaTablesDriver(tmp_path), LocalTableFiles(str(tmp_path)), lambda: LocalTableFiles(str(tmp_path))
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.s3 import Bucket
+from tests.support.s3 import MINIO, MOTO, SLOW_STORES, Bucket
 from tests.support.s3_proxy import Fault, Times
 from tests.support.tables_drivers import (
     COLUMNS,
@@ -24,28 +24,27 @@ from tidemark.errors import ConflictError, FencedError, StoreError
 from tidemark.model.checkpoint.manifest import CommitRequest
 from tidemark.storage.s3_folder import S3Folder
 
-IN_BUCKET = pytest.param("s3", marks=pytest.mark.slow)
-
 
 @pytest.fixture
 def in_bucket(bucket: Bucket, folder: S3Folder, tmp_path: Path) -> BucketTablesDriver:
     return BucketTablesDriver(tmp_path, folder=folder, bucket=bucket)
 
 
-@pytest.fixture(params=["delta", "memory", IN_BUCKET])
+@pytest.fixture(params=["delta", "memory", *SLOW_STORES])
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> TablesDriver:
-    if request.param == "s3":
-        found: TablesDriver = request.getfixturevalue("in_bucket")
-        return found
+    if request.param in (MOTO, MINIO):
+        return _on_store(request, tmp_path)
     return DeltaTablesDriver(tmp_path) if request.param == "delta" else MemoryTablesDriver()
 
 
-@pytest.fixture(params=["delta", IN_BUCKET])
+@pytest.fixture(params=["delta", *SLOW_STORES])
 def delta(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTablesDriver:
-    if request.param == "s3":
-        found: DeltaTablesDriver = request.getfixturevalue("in_bucket")
-        return found
-    return DeltaTablesDriver(tmp_path)
+    return DeltaTablesDriver(tmp_path) if request.param == "delta" else _on_store(request, tmp_path)
+
+
+def _on_store(request: pytest.FixtureRequest, tmp_path: Path) -> BucketTablesDriver:
+    bucket, folder = request.getfixturevalue("bucket_on")(request.param)
+    return BucketTablesDriver(tmp_path, folder=folder, bucket=bucket)
 
 
 def test_a_segment_grows_by_one_run_per_commit(driver: TablesDriver) -> None:

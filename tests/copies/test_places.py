@@ -13,6 +13,7 @@ from tests.copies.export_places import BucketPlace, ExportPlace, FolderPlace
 from tests.copies.test_import import NOWHERE
 from tests.copies.transfer_pipeline import DECLARATION, SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
+from tests.support.s3 import MOTO, SLOW_STORES
 from tidemark.storage.parquet_folder import ParquetFolder
 
 
@@ -23,12 +24,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> TransferPipeline:
     return transfer_pipeline(tmp_path_factory.mktemp("made")).grown(4, compacted=2)
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["disk", *SLOW_STORES])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> ExportPlace:
     """Each kind of place, without an export."""
     if request.param == "disk":
         return FolderPlace(tmp_path / "export")
-    return BucketPlace(request.getfixturevalue("bucket"))
+    return BucketPlace(request.getfixturevalue("bucket_on")(request.param)[0])
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_an_export_can_be_carried_from_one_kind_to_the_other(
 ) -> None:
     elsewhere: ExportPlace = FolderPlace(tmp_path / "elsewhere")
     if isinstance(place, FolderPlace):
-        elsewhere = BucketPlace(request.getfixturevalue("bucket"), "elsewhere")
+        elsewhere = BucketPlace(request.getfixturevalue("bucket_on")(MOTO)[0], "elsewhere")
     _export(made, place)
     for path, body in place.files().items():
         elsewhere.put(path, body)

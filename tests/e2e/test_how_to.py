@@ -21,7 +21,7 @@ import pandas
 import pytest
 
 from tests.support.processes import Zygote
-from tests.support.s3 import S3Server
+from tests.support.s3 import S3Server, only_moto
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -212,6 +212,7 @@ def test_fork_and_promote(reader: Reader) -> None:
     assert [b["fate"] for b in listed if b["timeline"] == "what-if"] == ["closed"]
 
 
+@only_moto
 def test_export_and_import(reader: Reader, s3_server: S3Server) -> None:
     s3_server.proxy.reset()
     backups = s3_server.make_bucket("backups")

@@ -1,7 +1,7 @@
 """Executors without credentials of their own write to a bucket with those of their driver, which Spark shows nowhere.
 
-A driver with an executor process, as `spark-submit` of a DAG's task starts it; the store is moto's, which sees who
-signs.
+A driver with an executor process, as `spark-submit` of a DAG's task starts it; the store is moto's, which accepts any
+credentials, and the proxy in front of it sees who signs.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.prerequisites import needs
-from tests.support.s3 import Bucket
+from tests.support.s3 import Bucket, only_moto
 from tests.support.s3_proxy import S3Request
 from tests.support.spark_cluster import QUICK_JAVA, environment
 from tidemark.airflow.spark_jobs import submit_command, submit_environment
@@ -22,6 +22,7 @@ from tidemark.engine.session.installation import spark_home
 from tidemark.settings import load_settings
 
 pytestmark = [
+    only_moto,
     pytest.mark.spark,
     pytest.mark.slow,
     needs(any((load_settings().jar_folder / "s3").glob("*.jar")), "make setup-s3 has not fetched the jars for S3"),

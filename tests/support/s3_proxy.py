@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -94,8 +94,16 @@ class _Listening(ThreadingHTTPServer):
 class S3Proxy:
     """Runs for the duration of a `with` block. Set `rule` at any time.
 
-    The proxy forwards conditional puts one at a time. moto checks whether the object exists before it writes, so of two
-    concurrent puts both could win. `doctor` rejects a store that does this.
+    In front of a store that is not atomic, the proxy forwards conditional puts one at a time. moto checks whether the
+    object exists before it writes, so of two concurrent puts both could win. `doctor` rejects a store that does this.
+
+    A request that a rule has changed is signed again, as a gateway would sign it that changes requests.
+
+    Args:
+        host: of the store.
+        port: of the store.
+        keys: id and secret of the credentials of its clients.
+        is_atomic: whether the store itself lets one of two concurrent conditional puts win.
 
     Attributes:
         code: S3 code of the errors that the proxy returns; None = the code of their status.
@@ -104,14 +112,14 @@ class S3Proxy:
         requests: method and path of all requests, in order of arrival.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, keys: tuple[str, str], *, is_atomic: bool) -> None:
         self.rule: Rule = _as_it_should_be
         self.code: str | None = None
         self.hidden: re.Pattern[str] | None = None
         self.pace: int | None = None
         self.requests: list[tuple[str, str]] = []
-        self._target = (host, port)
-        self._conditional = threading.Lock()
+        self._target, self._keys = (host, port), keys
+        self._conditional: AbstractContextManager[object] = nullcontext() if is_atomic else threading.Lock()
         self._server = _Listening(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
@@ -136,7 +144,10 @@ class S3Proxy:
 
     def _answer(self, request: S3Request) -> tuple[int, Mapping[str, str], bytes, Fault | None]:
         self.requests.append((request.method, request.path))
+        arrived = (dict(request.headers), request.body)
         fault = self.rule(request)
+        if (request.headers, request.body) != arrived:
+            _sign_again(request, self._keys)
         if fault is Fault.NOT_SENT:
             return 0, {}, b"", fault
         if isinstance(fault, bytes):
@@ -206,6 +217,18 @@ def _as_it_should_be(request: S3Request) -> None:
 def strips_conditions(request: S3Request) -> None:
     """A rule that imitates a gateway in front of the store that ignores the conditions of puts."""
     request.headers.pop("if-none-match", None)
+
+
+def _sign_again(request: S3Request, keys: tuple[str, str]) -> None:
+    from botocore.auth import S3SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    signed = {k: v for k, v in request.headers.items() if k not in ("authorization", "content-md5", "user-agent")}
+    made = AWSRequest(request.method, f"http://{signed.pop('host')}{request.path}", signed, request.body)
+    region = re.search(r"/([^/]+)/s3/aws4_request", request.headers.get("authorization", ""))
+    S3SigV4Auth(Credentials(*keys), "s3", region[1] if region else "us-east-1").add_auth(made)
+    request.headers = {"host": request.headers["host"], **{k.lower(): str(v) for k, v in made.headers.items()}}
 
 
 def _without(listing: bytes, hidden: re.Pattern[str]) -> bytes:
