@@ -206,7 +206,9 @@ def _send(sinks: Sequence[Metrics], name: str, values: Mapping[str, float]) -> N
 
 
 def sealed_ms(coordinator: CheckpointCoordinator, plan: CheckpointPlan, sealed: Sealed) -> int:
-    """When a plan was sealed; if its outcome is gone, derived from its plan and the timings of its steps."""
+    """When a plan was sealed. Manifests of 0.1 do not say: their outcome does, or, if that is gone, their steps."""
+    if sealed.sealed_at_ms:
+        return sealed.sealed_at_ms
     outcome = coordinator.objects.outcome(plan.slot, sealed.attempt)
     if outcome is not None and outcome.sealed is not None:
         return outcome.at_ms

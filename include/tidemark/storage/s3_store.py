@@ -4,7 +4,7 @@ After a lost reply it reads the object back, which contains a write id. This nee
 objects with one name; `refuse_unconditional` checks it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -51,6 +51,24 @@ class S3Store:
         below = f"{self.pipeline}/"
         found = self.warehouse.objects(f"{self._path(prefix)}/")
         return {path.removeprefix(below): str(told["ETag"]) for path, told in found}
+
+    def stamps_without(self, folders: Collection[str]) -> Mapping[str, str]:
+        """Like `stamps`, for all keys of the pipeline but those in some folders, over which the listing jumps.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+        found, below = dict[str, str](), f"{self.pipeline}/"
+        start: str | None = None
+        while True:
+            for path, told in self.warehouse.objects(below, start):
+                key = path.removeprefix(below)
+                if (folder := key.partition("/")[0]) in folders and "/" in key:
+                    start = f"{below}{folder}0"  # the character after the slash
+                    break
+                found[key] = str(told["ETag"])
+            else:
+                return found
 
     def _path(self, key: str) -> str:
         plain = key.removesuffix("/")

@@ -39,6 +39,7 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
         NotFoundError: no such pipeline, or the id was never planned.
         CorruptObjectError: its plan or its manifest is damaged.
     """
+    context = context.glance()
     entry = history_cache.get_entry(context, name, checkpoint)
     if entry is None:
         raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")

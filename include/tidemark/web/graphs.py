@@ -49,6 +49,7 @@ def build_graph(context: Context, name: str, checkpoint: int) -> LineageGraph:
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
     """
+    context = context.glance()
     entries = {e.id: e for e in history_cache.list_entries(context, name)}
     entry = history_cache.get_entry(context, name, checkpoint)
     timelines = context.coordinator(name).timelines

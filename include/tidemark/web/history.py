@@ -110,12 +110,12 @@ class HistoryEntry:
 class History:
     """Reads the history of a store in portions. Not thread-safe.
 
-    Args:
-        store: rooted at the pipeline's folder.
+    Attributes:
+        store: rooted at the pipeline's folder; each answer may set its own view of the same one.
     """
 
     def __init__(self, store: CheckpointStore) -> None:
-        self._store = store
+        self.store = store
         self._final: dict[int, HistoryEntry] = {}
         self._void: set[int] = set()
         self._tombs: dict[str, tuple[int, bool]] = {}
@@ -135,7 +135,7 @@ class History:
         Raises:
             StoreError: the store could not be listed or read; entries read before are kept.
         """
-        listed = {keys.number_of(key): key for key in self._store.list("ids/")}
+        listed = {keys.number_of(key): key for key in self.store.list("ids/")}
         self.total = len(listed)
         for gone in self._final.keys() - listed.keys():
             del self._final[gone]
@@ -161,7 +161,7 @@ class History:
         Raises:
             StoreError: the store could not be read.
         """
-        listed = sorted(keys.number_of(key) for key in self._store.list("ids/"))
+        listed = sorted(keys.number_of(key) for key in self.store.list("ids/"))
         at = bisect_left(listed, number)
         after = listed[at + 1 :] if listed[at : at + 1] == [number] else listed[at:]
         return (
@@ -198,7 +198,7 @@ class History:
 
     def _completed(self, number: int, slot: Slot) -> HistoryEntry | None:
         key = keys.slot_key(slot.timeline, slot.sequence)
-        raw = self._store.get(key)
+        raw = self.store.get(key)
         if raw is None:
             return None
         if canonical.kind_of(key, raw) == "manifest":
@@ -206,7 +206,7 @@ class History:
             if body["plan"]["id"] == number:
                 return _completed(body, slot, self._sealed_ms(body["sealed"], slot, body["plan"]))
         # Another plan's manifest or a closing took the slot: a plan without an abort record is void.
-        if self._store.get(keys.abort_key(slot)) is None:
+        if self.store.get(keys.abort_key(slot)) is None:
             self._void.add(number)
         return None
 
@@ -242,7 +242,7 @@ class History:
     def _bury(self, most: int) -> None:
         """Finds the released checkpoints: those with a confirmed tombstone. Each record is read once."""
         newest: dict[str, str] = {}
-        for key in self._store.list("tombstones/checkpoints/"):
+        for key in self.store.list("tombstones/checkpoints/"):
             newest[key.split("/")[2]] = key
         for name, key in newest.items():
             number = keys.number_of(key)
@@ -254,7 +254,7 @@ class History:
         self.discarded = frozenset(int(digits) for digits in standing if digits.isdecimal())
 
     def _body(self, kind: str, key: str) -> dict[str, Any] | None:
-        raw = self._store.get(key)
+        raw = self.store.get(key)
         return None if raw is None else canonical.decode(kind, key, raw)
 
 

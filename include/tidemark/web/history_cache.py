@@ -35,9 +35,10 @@ class RememberedHistory:
         self.lock = Lock()
         self.summed: tuple[tuple[HistoryEntry, ...], HistorySummary] = ((), summarize(()))
 
-    def read(self) -> tuple[HistoryEntry, ...]:
-        """The entries, after reading one more portion."""
+    def read(self, store: CheckpointStore) -> tuple[HistoryEntry, ...]:
+        """The entries, after reading one more portion from the store of this answer."""
         with self.lock:
+            self.history.store = store
             self.history.refresh(portion(self.history.total))
             return self.history.entries
 
@@ -55,6 +56,11 @@ class HistoryCache:
         self._histories: dict[str, RememberedHistory] = {}
         self._lock = Lock()
 
+    def has_read(self, name: str) -> bool:
+        """Whether an answer of this process has found checkpoints of a pipeline."""
+        found = self._histories.get(name)
+        return found is not None and found.history.total > 0
+
     def get(self, name: str, open_store: Callable[[], CheckpointStore]) -> RememberedHistory:
         """The history of a pipeline; the first call opens its store."""
         with self._lock:
@@ -67,7 +73,7 @@ _CACHES: "WeakKeyDictionary[Context, HistoryCache]" = WeakKeyDictionary()
 
 
 def _histories(context: "Context") -> HistoryCache:
-    return _CACHES.setdefault(context, HistoryCache())
+    return _CACHES.setdefault(context.lasting, HistoryCache())
 
 
 def require_planned(context: "Context", name: str) -> str:
@@ -77,7 +83,8 @@ def require_planned(context: "Context", name: str) -> str:
         NotFoundError: it has planned none.
         NameRefusedError: no pipeline can have this name.
     """
-    if not context.warehouse.has_planned(name):
+    # What this process has read of it was planned.
+    if not _histories(context).has_read(name) and not context.warehouse.has_planned(name):
         raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
     return name
 
@@ -89,7 +96,7 @@ def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...
         NotFoundError: no such pipeline.
     """
     remembered = _histories(context).get(name, lambda: _open_store(context, name))
-    return remembered.read(), remembered
+    return remembered.read(context.store(name)), remembered
 
 
 def _open_store(context: "Context", name: str) -> CheckpointStore:
