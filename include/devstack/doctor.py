@@ -13,8 +13,9 @@ from devstack.airflow_services import health_page
 from devstack.java import INSTALL, NEWEST_TRIED, OLDEST, find_java
 from devstack.services import GROUPS
 from tidemark.cli.doctor import Finding, existing_folder, kafka_answers, packages_agree, spark_answers
+from tidemark.embedded_services import recorded_service
 from tidemark.model.core.names import S3Url
-from tidemark.settings import Settings, recorded_service
+from tidemark.settings import Settings
 
 GIB = 1024**3
 DISK_NEEDED = 2 * GIB

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from tidemark.settings import SAME_START, STACK_VARIABLE, is_same_process
+from tidemark.embedded_services import SAME_START, is_same_process
+from tidemark.settings import STACK_VARIABLE
 
 TERM_GRACE = 15.0
 KILL_GRACE = 10.0

@@ -1,4 +1,4 @@
-"""Settings from `TIDEMARK_*` variables and `.env`, and the addresses of the embedded stack.
+"""Settings from `TIDEMARK_*` variables and `.env`; the embedded stack stands in for unset addresses.
 
 Settings are a frozen value that is read once, at an entry point. An unknown name is refused wherever it appears: a
 misspelt setting that is silently ignored is how a test run writes to the wrong warehouse.
@@ -9,18 +9,18 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import psutil
 from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tidemark.deadlines import EVERY, parse_deadlines
+from tidemark.embedded_services import recorded_service
 from tidemark.errors import UsageError
+from tidemark.model.core.connect_address import add_parameter
 from tidemark.model.core.names import S3Url, is_url
 
 # The S3-compatible store of the warehouse and of exports. No setting holds credentials.
@@ -32,8 +32,8 @@ class S3Settings(BaseSettings):
     """Where buckets are, and the Airflow connection with credentials; by default Amazon S3 and AWS's own variables.
 
     Attributes:
-        s3_connection: id of the Airflow connection from which tasks take credentials, region and endpoint. It is
-            ignored outside of tasks.
+        s3_connection: id of the Airflow connection from which tasks take credentials, region and endpoint; empty =
+            none. It is ignored outside of tasks.
     """
 
     s3_endpoint: str | None = None
@@ -82,6 +82,7 @@ class KafkaSettings(BaseSettings):
     kafka_ssl_certificate: Path | None = None
     kafka_ssl_key: Path | None = None
     kafka_ssl_key_password: SecretStr | None = None
+    kafka_connection: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -215,16 +216,49 @@ TEST_PREFIX = "TIDEMARK_TEST_"
 PIPELINE_FOLDERS = ("include/pipelines", "pipelines", "dags/pipelines")
 """Below the root, unless TIDEMARK_PIPELINES names other folders: of a checkout, of a project, next to DAG files."""
 
-SAME_START = 1.5
-"""Seconds by which two readings of a process's start time may differ; process ids are not reused that quickly."""
-
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
 _TOPIC = re.compile(rf"kafka://{_HOST_AND_PORT.pattern}/[\w.-]{{1,249}}", re.ASCII)
 Port = Annotated[int, Field(ge=0, le=65535)]
-EmbeddedService = Literal["kafka", "spark", "airflow"]
 
 
-class Settings(KafkaSettings, S3Settings):
+class ConnectSettings(BaseSettings):
+    """The Spark to use, and the token of a Connect server.
+
+    Attributes:
+        spark: `sc://HOST:PORT`, with parameters after `/;`, or the master of a driver; None = see `spark_address`.
+        spark_token: the token, alternatively in a file.
+        spark_connection: id of the Airflow connection from which tasks take the address and the token.
+    """
+
+    spark: str | None = Field(None, repr=False)
+    spark_token: SecretStr | None = None
+    spark_token_file: Path | None = None
+    spark_connection: str | None = None
+
+    @model_validator(mode="after")
+    def _check_spark(self) -> "ConnectSettings":
+        tokens = [value for value in (self.spark_token, self.spark_token_file) if value is not None]
+        if self.spark and not self.spark.startswith(("sc://", "local", "spark://")):
+            raise ValueError("TIDEMARK_SPARK must be sc://HOST:PORT, local[N] or spark://HOST:PORT")
+        if tokens or ";" in (self.spark or ""):
+            from tidemark.model.core.connect_address import refuse_address
+
+            refuse_address(self.spark or "", tokens=len(tokens))
+        return self
+
+    @property
+    def connect_token(self) -> str:
+        """The token of the Connect server outside of its address; empty without one.
+
+        Raises:
+            UsageError: the file cannot be read.
+        """
+        if self.spark_token_file is not None:
+            return _content("TIDEMARK_SPARK_TOKEN_FILE", self.spark_token_file).strip()
+        return self.spark_token.get_secret_value() if self.spark_token else ""
+
+
+class Settings(KafkaSettings, ConnectSettings, S3Settings):
     """All settings. Relative paths are resolved against the project root.
 
     The warehouse is a local folder or a folder of a bucket (`s3://BUCKET/FOLDER`). The properties below the fields fill
@@ -246,7 +280,6 @@ class Settings(KafkaSettings, S3Settings):
     warehouse: Path | S3Url
     pipelines: Annotated[tuple[Path, ...], NoDecode]
     jars: Path | None = None
-    spark: str | None = Field(None, repr=False)
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None
     spark_port: Port | None = None
@@ -275,14 +308,9 @@ class Settings(KafkaSettings, S3Settings):
             "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
             "jars": _below(root, values["jars"]) if values.get("jars") else None,
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
+            "spark_token": values.get("spark_token") or None,
+            "spark_token_file": _below(root, values["spark_token_file"]) if values.get("spark_token_file") else None,
         }
-
-    @field_validator("spark")
-    @classmethod
-    def _check_spark(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("sc://", "local", "spark://")):
-            raise ValueError("must be sc://HOST:PORT, local[N] or spark://HOST:PORT")
-        return value
 
     @field_validator("checkpoint_deadline")
     @classmethod
@@ -336,9 +364,13 @@ class Settings(KafkaSettings, S3Settings):
 
     @property
     def spark_address(self) -> str:
-        """The configured Spark, or the embedded Connect server while it runs, or this process with all cores."""
+        """The configured Spark, or the embedded Connect server while it runs, or this process with all cores.
+
+        It contains the token of a Connect server: print it only through `redact`.
+        """
         if self.spark:
-            return self.spark
+            token = self.connect_token
+            return add_parameter(self.spark, "token", token) if token else self.spark
         running = recorded_service(self.home, "spark")
         return f"sc://{running.host_and_port}" if running else "local[*]"
 
@@ -353,20 +385,6 @@ class Settings(KafkaSettings, S3Settings):
         if running is None:
             raise UsageError("the embedded Airflow is not running", next="tidemark up --only airflow")
         return f"http://{running.host_and_port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedService:
-    """The address of an embedded service, as `tidemark up` writes it to `<home>/stack.json`."""
-
-    port: int
-    pid: int
-    started: float
-
-    @property
-    def host_and_port(self) -> str:
-        """The address for clients; the embedded stack listens on the loopback interface only."""
-        return f"127.0.0.1:{self.port}"
 
 
 def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
@@ -413,33 +431,6 @@ def find_root(env: Mapping[str, str], start: Path) -> Path:
             return folder
     home = env.get(AIRFLOW_HOME_VARIABLE)
     return Path(home).expanduser().absolute() if home else start.absolute()
-
-
-def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | None:
-    """Returns the recorded address of an embedded service if its process is still alive.
-
-    Args:
-        home: the folder with `stack.json`.
-        service: the service; Airflow means its API server.
-
-    Returns:
-        None if it was never started, was stopped, or died.
-    """
-    path = home / "stack.json"
-    entry = json.loads(path.read_text()).get(service, {}) if path.is_file() else {}
-    if not (entry.get("pid") and entry.get("port")):
-        return None
-    recorded = RecordedService(port=entry["port"], pid=entry["pid"], started=entry["started"])
-    return recorded if is_same_process(recorded.pid, recorded.started) else None
-
-
-def is_same_process(pid: int, started: float) -> bool:
-    """Whether `pid` is alive and started at that time, rather than being a later process with the same number."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _warehouse(root: Path, place: Path | str | S3Url) -> Path | S3Url:

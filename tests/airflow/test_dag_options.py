@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import HERE, PLUGINS
+from tests.airflow.conftest import HERE
 from tests.airflow.test_dag_runs import last_abort
 from tests.airflow.user_callbacks import CALLS
 from tests.support.airflow import AirflowPipeline
@@ -93,13 +93,12 @@ def test_a_minimum_pause_does_not_count_against_the_timeout_of_a_run() -> None:
 
 
 @pytest.fixture
-def called(world: AirflowPipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def called(world: AirflowPipeline) -> Iterator[Any]:
     """The DAG of the trips with callbacks of a user; the plugin's listener is registered, as in the scheduler."""
     from airflow.dag_processing.dagbag import DagBag
     from airflow.listeners.listener import get_listener_manager
 
-    monkeypatch.syspath_prepend(str(PLUGINS))
-    from tidemark_ui.plugin import TidemarkPlugin
+    from tidemark.airflow.ui.plugin import TidemarkPlugin
 
     manager = get_listener_manager()
     for listener in TidemarkPlugin.listeners:

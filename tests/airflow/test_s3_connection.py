@@ -116,22 +116,22 @@ def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
 def test_a_connection_that_is_not_fully_honoured_is_refused(
     told: dict[str, object] | None, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidemark.airflow.s3_connection import take_s3_connection
+    from tidemark.airflow.connections import take_connections
 
     if told is not None:
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", **told}))
     with pytest.raises(UsageError, match=wrong) as failed:
-        take_s3_connection()
+        take_connections()
     assert SECRET not in str(failed.value)
     assert "create the connection lake in Airflow" in failed.value.next
     assert "AWS_ACCESS_KEY_ID" not in os.environ
 
 
 def test_without_a_key_awss_own_chain_stays_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidemark.airflow.s3_connection import take_s3_connection
+    from tidemark.airflow.connections import take_connections
 
     monkeypatch.setenv("AWS_PROFILE", "mine")
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}))
-    take_s3_connection()
+    take_connections()
     assert (os.environ["AWS_PROFILE"], os.environ["TIDEMARK_S3_REGION"]) == ("mine", "eu-north-1")
     assert "AWS_ACCESS_KEY_ID" not in os.environ

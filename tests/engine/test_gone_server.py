@@ -18,8 +18,9 @@ import pytest
 from devstack import control
 from devstack.addresses import LOOPBACK
 from tests.support.spark_cluster import ROOT
+from tidemark.embedded_services import recorded_service
 from tidemark.engine.session.session import PATIENCE
-from tidemark.settings import load_settings, recorded_service
+from tidemark.settings import load_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 CLIENT = """
@@ -109,6 +110,28 @@ def test_a_killed_server_is_noticed_and_nothing_waits_for_it_a_second_time(
     # One patience, and twice as much again for a machine that is busy with other things: before, each call waited.
     assert PATIENCE / 2 < noticed < 2 * PATIENCE
     assert ended < 3 * PATIENCE
+
+
+def test_a_server_that_gives_no_sign_of_life_counts_as_gone(server: tuple[str, psutil.Process]) -> None:
+    """As if its machine had vanished: connections stay open, and nothing answers."""
+    address, process = server
+    whole = [process, *process.children(recursive=True)]
+    with client_of(address, FOR_EVER) as client:
+        assert client.says() == "ready"
+        time.sleep(2)
+        for one in whole:
+            one.suspend()
+        try:
+            frozen = time.monotonic()
+            said = client.says()
+            noticed = time.monotonic() - frozen
+            client.ends()
+        finally:
+            for one in whole:
+                one.resume()
+    print(f"noticed after {noticed:.1f} s")
+    assert said.startswith("gone Spark no longer answers"), said
+    assert noticed < 3 * PATIENCE, "gRPC's own limit is a minute"
 
 
 class Network:

@@ -19,7 +19,8 @@ from tests.support.prerequisites import missing
 from tests.support.processes import Zygote
 from tests.support.s3 import CREDENTIALS
 from tests.support.spark_cluster import QUICK_JAVA
-from tidemark.settings import Settings, recorded_service
+from tidemark.embedded_services import recorded_service
+from tidemark.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 FULL = os.environ.get("TIDEMARK_TEST_SWEEP") == "full"

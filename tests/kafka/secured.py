@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.kafka.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.kafka_broker import BrokerProcess
 
 ADMIN_PASSWORD = "admin-of-one-test"

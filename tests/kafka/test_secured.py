@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kafka.certificates import Authority
 from tests.kafka.secured import SecuredBroker
+from tests.support.certificates import Authority
 from tests.support.cli import Command
 from tests.support.kafka import Topics
 from tests.support.kafka_broker import running

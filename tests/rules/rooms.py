@@ -40,7 +40,8 @@ STANDS_ON: dict[str, str] = {
     "testing": "testing.twin coordinator.checkpoints",
     # The composition of protocol and adapters, and the operations on it.
     "deadlines": "model.core",
-    "settings": "model.checkpoint deadlines",
+    "embedded_services": "",
+    "settings": "model.checkpoint deadlines embedded_services",
     "telemetry": "kafka settings",
     "environment": "settings storage telemetry",
     "context": "coordinator.checkpoints engine kafka tables environment",

@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import processes
 from devstack.control import ServiceStatus, down, log_lines, status, up
 from tests.stack.homes import listening, processes_of
+from tidemark.embedded_services import recorded_service
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
-from tidemark.settings import Settings, recorded_service
+from tidemark.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

@@ -16,7 +16,8 @@ from devstack.addresses import choose_addresses, exclusive, is_free, record_proc
 from devstack.control import down, status
 from devstack.processes import ProcessRecord
 from tests.stack.homes import processes_of
-from tidemark.settings import STACK_VARIABLE, Settings, recorded_service
+from tidemark.embedded_services import recorded_service
+from tidemark.settings import STACK_VARIABLE, Settings
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 STUBBORN = (

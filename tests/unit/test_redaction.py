@@ -82,7 +82,7 @@ def test_no_command_prints_it(spark: str, command: list[str], tmp_path: Path) ->
     line = [sys.executable, "-m", "tidemark.cli.main", *command]
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert CANARY not in done.stdout + done.stderr
-    if command[0] == "doctor":
+    if command[0] == "doctor" and "/;" in spark:
         assert "***" in done.stdout + done.stderr, "the address is shown, without the token"
         assert done.returncode == 1
 

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.assets import checkpoints_of
 from tidemark.airflow.attempt_watch import attempts_watched
+from tidemark.airflow.connections import take_connections
 from tidemark.airflow.failure_callbacks import (
     PUBLISHED,
     abort_expired,
@@ -27,7 +28,6 @@ from tidemark.airflow.failure_callbacks import (
     refused_slot,
 )
 from tidemark.airflow.retries import as_airflow
-from tidemark.airflow.s3_connection import take_s3_connection
 from tidemark.airflow.spans import attempts_traced
 from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold, spark_job
 from tidemark.airflow.trigger_form import RunConf, parse_conf, request_of
@@ -53,7 +53,7 @@ def open_tidemark() -> "TidemarkContext":
     """Opens the context of this task; imports it here, so that parsing a DAG file does not have to."""
     from tidemark.context import open_context
 
-    take_s3_connection()
+    take_connections()
     opened = open_context()
     # Other libraries log in this task too, for example the tracebacks of Spark's client.
     for secret in secrets_of(opened.settings.spark_address):

@@ -8,38 +8,57 @@ reads its own environment.
 import os
 from typing import TYPE_CHECKING, Any
 
+from tidemark.airflow.connection_lookup import (
+    find_connection,
+    place_variables,
+    unfit_connection,
+)
 from tidemark.errors import UsageError
+from tidemark.model.core.names import S3Url
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+    from tidemark.settings import Settings
 
 _EXTRAS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region_name", "endpoint_url")
 """Extras of the amazon provider's connections that Tidemark supports; it refuses others, rather than ignore them."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
-def take_s3_connection() -> None:
-    """Copies the connection that `TIDEMARK_S3_CONNECTION` names to this process's environment; only tasks call it.
+DEFAULT = "aws_default"
+_OTHERS: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
+_OTHERS += ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+"""Variables from which AWS's own chain takes credentials."""
 
-    Its credentials replace all credentials in the environment, including a profile. The settings for endpoint and
-    region take precedence over the connection's. If the connection has no key, AWS's chain of credentials applies. You
-    can call the function repeatedly.
+
+def take_s3_connection(settings: "Settings") -> None:
+    """Copies the credentials of a connection to this process's environment.
+
+    The connection is `TIDEMARK_S3_CONNECTION`. Its credentials replace all credentials in the environment, including a
+    profile. If that is not set, and the warehouse is in a bucket, and the environment has no credentials, then it is
+    `aws_default`, if Airflow has it. The settings for endpoint and region take precedence over the connection's. If the
+    connection has no key, AWS's chain of credentials applies.
 
     Raises:
         UsageError: there is no such connection, or it has only half a key or an unsupported field. The message never
             contains a value of the connection.
     """
-    from tidemark.settings import load_settings
-
-    settings = load_settings()
-    if not settings.s3_connection:
+    name = settings.s3_connection
+    if name is None and isinstance(settings.warehouse, S3Url):
+        is_given = any(os.environ.get(other) for other in _OTHERS)
+        name = None if is_given else DEFAULT
+    if not name:
         return
-    variables = connection_variables(_connection(settings.s3_connection), settings.s3_connection)
+    found = find_connection(name, "TIDEMARK_S3_CONNECTION" if settings.s3_connection else None, "aws")
+    if found is None:
+        return
+    variables = connection_variables(found, name)
     if _KEYS[0] in variables:
-        for name in (*_KEYS, "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-            os.environ.pop(name, None)
+        for variable in (*_KEYS, "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+            os.environ.pop(variable, None)
     chosen = {"TIDEMARK_S3_ENDPOINT": settings.s3_endpoint, "TIDEMARK_S3_REGION": settings.s3_region}
-    os.environ |= {name: value for name, value in variables.items() if not chosen.get(name)}
+    place_variables({v: value for v, value in variables.items() if not chosen.get(v)})
 
 
 def connection_variables(connection: "Connection", name: str) -> dict[str, str]:
@@ -66,21 +85,9 @@ def connection_variables(connection: "Connection", name: str) -> dict[str, str]:
     return {name: str(value) for name, value in zip(names, values, strict=True) if value}
 
 
-def _connection(name: str) -> "Connection":
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        found: Connection = Connection.get(name)
-    except AirflowNotFoundException:
-        raise _unfit(f"Airflow has no connection {name}, which TIDEMARK_S3_CONNECTION names", name) from None
-    return found
-
-
 def _unfit(what: str, name: str) -> UsageError:
-    return UsageError(
+    return unfit_connection(
         what,
-        safe="nothing was read or written.",
         next=f"create the connection {name} in Airflow, of type aws, with the key as login and password, and no extras"
-        " except region_name, endpoint_url and aws_session_token.",
+        " except region_name, endpoint_url and aws_session_token. An empty TIDEMARK_S3_CONNECTION takes no connection.",
     )

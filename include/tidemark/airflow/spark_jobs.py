@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
-from tidemark.airflow.s3_connection import take_s3_connection
+from tidemark.airflow.connections import take_connections
 from tidemark.engine.session.installation import package_path, spark_home
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.core.names import S3Url
@@ -39,7 +39,7 @@ def spark_job(entry: str, verb: str, say: Callable[[str], object]) -> "SparkJob"
     """Returns a job on the Spark that the settings name; arguments as for `SparkJob`."""
     from tidemark.settings import load_settings
 
-    take_s3_connection()
+    take_connections()
     return SparkJob(load_settings(), entry, verb, say)
 
 

@@ -29,6 +29,7 @@ from tidemark.engine.session.class_archive import is_own_process, jar_conf
 from tidemark.engine.session.installation import PACKAGE, package_path
 from tidemark.engine.session.parallelism import server_parallelism, task_conf
 from tidemark.engine.session.spark_errors import translate_spark_errors
+from tidemark.model.core.connect_address import add_parameter, parameters_of
 
 # How long a Connect client waits for a server that does not answer: one limit for all calls of a session.
 #
@@ -38,8 +39,17 @@ PATIENCE = 9.0
 """Seconds from the first failure of a call until its server counts as gone: longer than a short network outage, and
 shorter than a person waits before starting another attempt, which repairs a checkpoint."""
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 100, 1_000
-RECONNECTING = [("grpc.initial_reconnect_backoff_ms", _FIRST_PAUSE_MS), ("grpc.max_reconnect_backoff_ms", 1_000)]
-"""Options of a channel: gRPC's own pauses grow to two minutes, during which each call fails without trying."""
+CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", _FIRST_PAUSE_MS),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 3_000),
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+"""Options of a channel. gRPC's own pauses grow to two minutes, during which each call fails without trying. A server
+that vanishes closes no connection, so while a call runs, the client asks for a sign of life."""
 
 
 class Patience(DefaultPolicy):
@@ -244,11 +254,13 @@ def _remote(settings: SparkSettings, owner: str, attempt: int) -> SparkSession:
     # A local driver has no such session.
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    base = settings.master if "/;" in settings.master else f"{settings.master.rstrip('/')}/"
-    url = f"{base};session_id={session_id(owner, attempt)};user_id={_USER}"
+    # A later attempt finds the session under the same user, whom an address may name.
+    url = add_parameter(settings.master, "session_id", session_id(owner, attempt))
+    if "user_id" not in parameters_of(settings.master):
+        url = add_parameter(url, "user_id", _USER)
     # As in `builder.remote(url)`, which takes no channel options.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    session: Any = ConnectSession.builder.channelBuilder(DefaultChannelBuilder(url, RECONNECTING)).create()
+    session: Any = ConnectSession.builder.channelBuilder(DefaultChannelBuilder(url, CHANNEL)).create()
     _OPENED.append(session)
     # The default waits ten minutes for a server that is gone, but the next attempt already repairs a checkpoint.
     session.client.set_retry_policies(policies())

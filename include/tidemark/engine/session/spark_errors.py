@@ -26,6 +26,8 @@ _BROKER = (
 )
 _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system", "Permission denied")
 _GONE = "StatusCode.UNAVAILABLE"
+_HANDSHAKE = "Tls handshake failed"
+_STRANGER = ("StatusCode.UNAUTHENTICATED", "StatusCode.PERMISSION_DENIED")
 _NUMBERS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "BINARY_ARITHMETIC_OVERFLOW")
 _FOREIGN = ("pyspark", "py4j", "grpc")
 
@@ -80,6 +82,19 @@ def _ours(message: str) -> TidemarkError:
             f"the disk refused to read or write: {first}",
             safe="every completed checkpoint is intact; nothing was published.",
             next="free some space or correct the permissions, then run the pipeline again.",
+        )
+    if any(mark in message for mark in _STRANGER):
+        return EngineError(
+            f"Spark refuses the token: {first}",
+            safe="every completed checkpoint is intact; nothing was published.",
+            next="correct TIDEMARK_SPARK_TOKEN_FILE, TIDEMARK_SPARK_TOKEN or the Airflow connection, then run again.",
+        )
+    if _HANDSHAKE in message:
+        return EngineError(
+            f"the TLS handshake with Spark failed: {first}",
+            safe="every completed checkpoint is intact; nothing was published.",
+            next="set GRPC_DEFAULT_SSL_ROOTS_FILE_PATH to the authority of its certificate, or correct use_ssl in"
+            " TIDEMARK_SPARK.",
         )
     if _GONE in message:
         return EngineError(
