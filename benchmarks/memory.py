@@ -1,7 +1,7 @@
 """Memory of what reads and writes a large state: `python -m benchmarks.memory 8000000 64000000` writes memory.json.
 
 A topic has one record per key. The command line makes the checkpoints, of four million records each, compacts
-everything, hashes the state, exports it, and shows one key, in processes of their own beside a Spark server with its
+everything, hashes the state, exports it, and shows one key, in processes of their own, with a Spark server that has its
 default heap. A second pipeline, for the smallest number of keys only, computes the same with a process, whose function
 runs in Python workers. The exported rows must be those that DuckDB computes from the generator's numbers.
 """
@@ -37,7 +37,7 @@ fold = replace(sized({keys}), max_records={piece})
 process = replace(processed({keys}), max_records={piece})
 """
 BACK = "4000m"
-"""Heap of DuckDB where it compares: it is not part of what is measured."""
+"""Memory of DuckDB for the comparison, which is not measured."""
 
 
 def main(argv: list[str]) -> int:

@@ -58,6 +58,20 @@ def install_wheel(wheel: Path, extras: str, folder: Path, python: str = sys.exec
     """Installs the wheel and its extras (`read,cli`; empty = none) with the locked versions of its requirements."""
     constraints = folder.with_suffix(".txt")
     constraints.write_text(re.sub(r"\s*\\\n(\s+--hash=\S+(\s*\\\n)?)*", "\n", (ROOT / "requirements.lock").read_text()))
+    return _install(wheel, extras, folder, constraints, python)
+
+
+def install_lowest(wheel: Path, extras: str, folder: Path) -> Installation:
+    """Installs the wheel and its extras with the lowest versions that its own requirements allow."""
+    constraints = folder.with_suffix(".txt")
+    chosen = [word for extra in extras.split(",") for word in ("--extra", extra)]
+    quiet = ["--quiet", "--no-annotate", "--no-header", "--no-emit-index-url", "--output-file", str(constraints)]
+    options = [*chosen, "--resolution", "lowest-direct", "--python", sys.executable, *quiet]
+    run([str(UV), "pip", "compile", str(ROOT / "pyproject.toml"), *options])
+    return _install(wheel, extras, folder, constraints, sys.executable)
+
+
+def _install(wheel: Path, extras: str, folder: Path, constraints: Path, python: str) -> Installation:
     run([str(UV), "venv", "--quiet", "--python", python, str(folder)])
     made = Installation(folder)
     wanted = f"{wheel}[{extras}]" if extras else str(wheel)

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE
-from tests.support.wheels import Installation, build_wheel, install_wheel, plain_environment, pythons
+from tests.support.wheels import (
+    Installation,
+    build_wheel,
+    install_lowest,
+    install_wheel,
+    plain_environment,
+    pythons,
+)
 from tidemark.extras import EXTRAS
 
 pytestmark = pytest.mark.slow
@@ -76,6 +83,19 @@ def test_read_reads_a_warehouse_without_spark_and_airflow(
 ) -> None:
     reader = installed("read", version)
     assert not {"apache-airflow", "pyspark", "confluent-kafka", "typer"} & reader.packages()
+    _assert_reads(reader, warehouse)
+
+
+def test_the_lowest_versions_that_are_allowed_read_a_warehouse_too(
+    wheel: Path, warehouse: Path, tmp_path: Path
+) -> None:
+    oldest = install_lowest(wheel, "cli", tmp_path / "env")
+    _assert_reads(oldest, warehouse)
+    # It exits with another code if anything is damaged.
+    oldest.run("tidemark", "verify", PIPELINE, env={"TIDEMARK_WAREHOUSE": str(warehouse)})
+
+
+def _assert_reads(reader: Installation, warehouse: Path) -> None:
     done = reader.run("python", "-c", READ.format(warehouse=str(warehouse), pipeline=PIPELINE))
     right = json.loads((RELEASE / ANSWERS).read_text())
     wanted = right[f"chk-{len(right)}"]["state"]["buyers"]
