@@ -1,6 +1,7 @@
 """`backfill_dag()`: a trigger form that backfills from a savepoint, and can ask before it promotes the fork."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from airflow.sdk import DAG, Asset, chain
 
@@ -14,6 +15,7 @@ from tidemark.airflow.backfill_tasks import (
     RepeatOperator,
 )
 from tidemark.airflow.checkpoint_tasks import PLAN
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import names_of
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
@@ -22,7 +24,7 @@ from tidemark.declare.pipeline import Pipeline
 REPEAT, COMPARE, APPROVE, PROMOTE = "repeat", "compare", "approve", "promote"
 
 
-def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> DAG:
+def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill", **options: Unpack[SharedOptions]) -> DAG:
     """Creates the DAG that backfills on demand; call it at the module level of a DAG file.
 
     A step that fails for good fails the DAG run, because no later step can be made without it.
@@ -30,9 +32,10 @@ def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> 
     Args:
         pipelines: the pipelines that the form offers.
         dag_id: the DAG's id.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     names = names_of(pipelines, "backfill_dag")
     checkpoints = {pipeline.name: checkpoint_asset(pipeline) for pipeline in pipelines}
@@ -42,8 +45,8 @@ def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill") -> 
         schedule=None,
         catchup=False,
         params=form(names),
-        tags=["tidemark", *names],
         doc_md=_PAGE,
+        **shared_arguments(["tidemark", *names], options),
     ) as dag:
         _tasks(checkpoints)
     return dag

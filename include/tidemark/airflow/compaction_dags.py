@@ -1,12 +1,13 @@
 """`compaction_dag()`: compacts after each checkpoint, in parallel with later ones; it may fail or be late."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from airflow.sdk import DAG, Context, PartitionedAssetTimetable
 
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.assets import checkpoint_asset, state_assets
 from tidemark.airflow.checkpoint_tasks import Ids, PipelineOperator, open_tidemark, typed_failures
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
 from tidemark.airflow.spark_jobs import COMPACTION_JOB, SparkJob, spark_job
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
@@ -42,7 +43,12 @@ class CompactOperator(PipelineOperator):
             self._job.kill()
 
 
-def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrategy = "fixed-delay") -> DAG:
+def compaction_dag(
+    pipeline: Pipeline,
+    *,
+    restart: StrategyName | RestartStrategy = "fixed-delay",
+    **options: Unpack[SharedOptions],
+) -> DAG:
     """Creates the DAG that compacts a pipeline's state, with one run per completed checkpoint.
 
     The checkpoint's event carries a partition key, and Airflow passes such events to partitioned timetables only.
@@ -50,6 +56,10 @@ def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrateg
     Args:
         pipeline: the declaration.
         restart: as in `checkpoint_dag`.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
+
+    Raises:
+        DeclarationError: an option is invalid.
     """
     with DAG(
         f"{pipeline.name}_compact",
@@ -58,7 +68,7 @@ def compaction_dag(pipeline: Pipeline, *, restart: StrategyName | RestartStrateg
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=pipeline.checkpoint_timeout,
-        tags=["tidemark", pipeline.name],
+        **shared_arguments(["tidemark", pipeline.name], options),
         doc_md=f"Compacts the state of `{pipeline.name}`, in parallel with later checkpoints. No result changes.",
     ) as dag:
         CompactOperator(

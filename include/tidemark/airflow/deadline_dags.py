@@ -6,7 +6,7 @@ DAG is paused or its schedule is wrong. This DAG reads the warehouse instead, on
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow.sdk import DAG, Asset, BaseOperator, Context, chain
 from airflow.sdk.exceptions import AirflowFailException
@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.assets import late_asset
 from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import fail_on_refusal, names_of
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay, NoRestart
@@ -130,6 +131,7 @@ def watch_dag(
     schedule: str | None = "*/10 * * * *",
     start: datetime | None = None,
     on_late: OnLate | None = None,
+    **options: Unpack[SharedOptions],
 ) -> DAG:
     """Creates the DAG that watches deadlines; call it at the module level of a DAG file.
 
@@ -143,9 +145,10 @@ def watch_dag(
         start: no scheduled run begins before this time.
         on_late: called at each check with the facts of a late pipeline; their `late_since_ms` does not change during
             one delay.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     names = names_of(pipelines, "watch_dag")
     assets = {pipeline.name: late_asset(pipeline) for pipeline in pipelines}
@@ -156,8 +159,8 @@ def watch_dag(
         start_date=start,
         catchup=False,
         max_active_runs=1,
-        tags=["tidemark", *names],
         doc_md=_PAGE,
+        **shared_arguments(["tidemark", *names], options),
     ) as dag:
         _tasks(names, assets, on_late)
     return dag

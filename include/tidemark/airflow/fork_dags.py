@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal, pipeline_field, read_conf, text_field
 from tidemark.airflow.form_dags import BeginningConf, beginning_fields, form_dag
 from tidemark.declare.pipeline import Pipeline
@@ -109,15 +110,16 @@ class ExecuteForkOperator(ForkOperator):
         return planned
 
 
-def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork") -> DAG:
+def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork", **options: Unpack[SharedOptions]) -> DAG:
     """Creates the DAG that starts forks on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
         dag_id: the DAG's id.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     return form_dag(
         dag_id,
@@ -126,6 +128,7 @@ def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork") -> DAG:
         form=_form,
         page=_PAGE,
         tasks={PLAN: PlanForkOperator, FORK: ExecuteForkOperator},
+        **options,
     )
 
 

@@ -4,10 +4,12 @@ Also has the fields that are common to forms that begin at a savepoint or a chec
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
 
 from airflow.sdk import DAG, Param, chain
 from pydantic import Field
 
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import RARE, PipelineConf, PipelinesOperator, names_of, switch
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
@@ -46,6 +48,7 @@ def form_dag(
     form: Callable[[list[str]], Mapping[str, Param]],
     page: str,
     tasks: Mapping[str, type[PipelinesOperator]],
+    **options: Unpack[SharedOptions],
 ) -> DAG:
     """Creates the DAG; it runs on demand, one run at a time.
 
@@ -57,9 +60,10 @@ def form_dag(
         page: the DAG's documentation, in Markdown.
         tasks: the operators by task id, in order: `plan`, which checks the form and shows the plan, and the task that
             carries it out.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     names = names_of(pipelines, f"{list(tasks)[-1]}_dag")
     with DAG(
@@ -69,8 +73,8 @@ def form_dag(
         catchup=False,
         max_active_runs=1,
         params=dict(form(names)),
-        tags=["tidemark", *names],
         doc_md=page,
+        **shared_arguments(["tidemark", *names], options),
     ) as dag:
         shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
         chain(*(operator(task_id=name, doc_md=operator.__doc__, **shared) for name, operator in tasks.items()))

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import (
     RARE,
     PipelinesOperator,
@@ -141,15 +142,16 @@ class ExecutePatchOperator(PatchOperator):
         return {"pipeline": conf.pipeline, **result}
 
 
-def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
+def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch", **options: Unpack[SharedOptions]) -> DAG:
     """Creates the DAG that corrects savepoints on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
         dag_id: the DAG's id.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     return form_dag(
         dag_id,
@@ -158,6 +160,7 @@ def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch") -> DAG:
         form=_form,
         page=_PAGE,
         tasks={PLAN: PlanPatchOperator, PATCH: ExecutePatchOperator},
+        **options,
     )
 
 

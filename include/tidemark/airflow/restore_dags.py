@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import (
     RARE,
     PipelinesOperator,
@@ -153,15 +154,16 @@ class ExecuteRestoreOperator(RestoreOperator):
         return {**planned, "timeline": done.genesis.timeline}
 
 
-def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DAG:
+def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore", **options: Unpack[SharedOptions]) -> DAG:
     """Creates the DAG that restores on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
         dag_id: the DAG's id.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
     return form_dag(
         dag_id,
@@ -170,6 +172,7 @@ def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore") -> DA
         form=_form,
         page=_PAGE,
         tasks={PLAN: PlanRestoreOperator, RESTORE: ExecuteRestoreOperator},
+        **options,
     )
 
 

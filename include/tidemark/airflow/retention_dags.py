@@ -6,7 +6,7 @@ the DAG run, and the other pipelines are still swept.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, BaseOperator, Context, Param, chain, task_group
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tidemark.airflow.assets import retention_asset
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import fail_on_refusal, names_of, validate_conf
 from tidemark.airflow.retries import retry_arguments
 from tidemark.coordinator.checkpoints.restart import FixedDelay
@@ -187,6 +188,7 @@ def retention_dag(
     start: datetime | None = None,
     grace: str = "1h",
     approve: bool = False,
+    **options: Unpack[SharedOptions],
 ) -> DAG:
     """Creates the DAG that releases checkpoints and deletes files; call it at the module level of a DAG file.
 
@@ -199,9 +201,10 @@ def retention_dag(
         start: no scheduled run begins before this time.
         grace: how long a file must have been free before it is deleted: `1h`, `7d`, `0`; the form can override it.
         approve: wait for an approval between plan and sweep, for each pipeline.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
         UsageError: the grace time cannot be parsed.
     """
     names = names_of(pipelines, "retention_dag")
@@ -214,8 +217,8 @@ def retention_dag(
         catchup=False,
         max_active_runs=1,
         params=_form(grace),
-        tags=["tidemark", *names],
         doc_md=_PAGE,
+        **shared_arguments(["tidemark", *names], options),
     ) as dag:
         _tasks(names, assets, approve=approve)
     return dag

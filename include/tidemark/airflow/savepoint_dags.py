@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from airflow.sdk import DAG, Asset, Context, Param, chain
 
 from tidemark.airflow.assets import savepoint_asset
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
+from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import (
     PipelineConf,
     PipelinesOperator,
@@ -134,6 +135,7 @@ def savepoint_dag(
     schedule: str | None = None,
     start: datetime | None = None,
     expires: str | None = None,
+    **options: Unpack[SharedOptions],
 ) -> DAG:
     """Creates the DAG that makes savepoints on demand or on a schedule; call it at the module level of a DAG file.
 
@@ -143,9 +145,10 @@ def savepoint_dag(
         schedule: cron expression or preset; None = on demand only.
         start: no scheduled run begins before this time.
         expires: the default expiry, for example `30d`, as in `SavepointConf`. None = never.
+        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty, or there is a schedule for several pipelines.
+        DeclarationError: `pipelines` is empty, there is a schedule for several pipelines, or an option is invalid.
         UsageError, NameRefusedError: the expiry or a name is invalid.
     """
     names = names_of(pipelines, "savepoint_dag")
@@ -162,8 +165,8 @@ def savepoint_dag(
         start_date=start,
         catchup=False,
         params=_form(names, expires),
-        tags=["tidemark", *names],
         doc_md=_PAGE,
+        **shared_arguments(["tidemark", *names], options),
     ) as dag:
         _tasks(assets)
     return dag
