@@ -92,12 +92,15 @@ class Context:
             index=self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json")),
         )
 
-    def glance(self) -> "Context":
+    def glance(self, *, anew: bool = False) -> "Context":
         """Returns a context for one answer that decides nothing, such as that of a page: see `storage.listed_store`.
 
         For a warehouse on a disk it is this one: to list a folder there costs more than to read what is needed of it.
+
+        Args:
+            anew: read every object that the answer needs once, even those that this process has read before.
         """
-        return self if self.warehouse.bucket is None else _Glance(self)
+        return self if self.warehouse.bucket is None else _Glance(self, anew=anew)
 
     @property
     def lasting(self) -> "Context":
@@ -307,9 +310,11 @@ class Context:
 class _Glance(Context):
     """A context for one answer, with all parts of the context that it was made of but the stores."""
 
-    def __init__(self, base: Context) -> None:
+    def __init__(self, base: Context, *, anew: bool) -> None:
+        from tidemark.storage.listed_store import ReadBodies
+
         vars(self).update(vars(base))
-        self._base = base
+        self._base, self._bodies = base, ReadBodies() if anew else base.read_bodies
         self._stores: dict[str, CheckpointStore] = {}
 
     def require_pipeline(self, name: str) -> str:
@@ -324,7 +329,7 @@ class _Glance(Context):
         if name not in self._stores:
             store = self._base.store(name)
             assert isinstance(store, S3Store)  # noqa: S101  (for the type checker: the warehouse is in a bucket)
-            self._stores[name] = ListedStore(store, self._base.read_bodies)
+            self._stores[name] = ListedStore(store, self._bodies)
         return self._stores[name]
 
     @property

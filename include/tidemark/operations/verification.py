@@ -1,7 +1,7 @@
 """Verifies restore points: all of them on request, or one before a restore or fork relies on it."""
 
 from tidemark.context import Context
-from tidemark.coordinator.recovery.integrity import Tell, Verifier, tell_nobody
+from tidemark.coordinator.recovery.integrity import KnownRecords, Tell, Verifier, tell_nobody
 from tidemark.coordinator.recovery.restore_points import RestorePoints
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -25,7 +25,8 @@ def verify(
         CorruptObjectError: the record of the checkpoint's id is damaged, so that the manifest cannot be found.
         StoreError: the store could not be read.
     """
-    verifier = open_verifier(context, context.require_pipeline(name), content=content)
+    looked = context.glance(anew=True)
+    verifier = open_verifier(looked, looked.require_pipeline(name), content=content)
     if at is not None:
         points = verifier.points
         return verifier.verify_one(points.savepoint(at) if isinstance(at, str) else points.checkpoint(at), on_progress)
@@ -49,4 +50,6 @@ def open_verifier(context: Context, name: str, *, content: bool = False) -> Veri
     """Opens the verifier of a pipeline's restore points."""
     checks = context.table_checks(content=content)
     points = RestorePoints(pipeline=name, objects=context.coordinator(name).objects)
-    return Verifier(points=points, check=checks, inspected=lambda: checks.inspected)
+    in_bucket = context.warehouse.bucket is not None
+    known = KnownRecords(context.cache, f"{name}.records.json") if in_bucket and not content else None
+    return Verifier(points=points, check=checks, inspected=lambda: checks.inspected, known=known)

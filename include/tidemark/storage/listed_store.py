@@ -89,8 +89,10 @@ class ListedStore:
         return [key for key in self._listed() if key.startswith(below)]
 
     def stamps(self, prefix: str) -> Mapping[str, str]:
-        """See `ports.caching.StampedStore`; always fresh."""
-        return self.store.stamps(prefix)
+        """See `ports.caching.StampedStore`; as fresh as the listing."""
+        if _is_unlisted(prefix):
+            return self.store.stamps(prefix)
+        return {key: stamp for key, stamp in self._listed().items() if key.startswith(prefix)}
 
     def _listed(self) -> Mapping[str, str]:
         if self._stamps is None:

@@ -305,6 +305,11 @@ def commit_at(table: WarehousePath, version: int) -> FoundCommit | None:
         return None
     except OSError as error:
         raise unusable_table(table, f"commit {version} is not readable ({error})") from error
+    return parse_commit(raw)
+
+
+def parse_commit(raw: bytes) -> FoundCommit:
+    """Returns a commit by the bytes of its file."""
     info = _commit_info(raw)
     write_id, parent = info.get("write_id"), str(info.get(PARENT, ""))
     return FoundCommit(

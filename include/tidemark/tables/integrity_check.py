@@ -3,9 +3,12 @@
 The manifest records rows, bytes and files of a segment at its commit, and the sha256 of the commit. The commit names
 every file with its size. Content is compared with the sha256 in the commit, or for commits from before hashes were
 recorded, with the footers and any checksums of Parquet's pages.
+
+In a bucket each table is listed once, and each commit read once. A segment whose files follow from them is whole; what
+is wrong with any other one, deltalake has to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,7 +29,8 @@ from tidemark.storage.local_store import (
     relative,
     size_of,
 )
-from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, files_in, open_table
+from tidemark.tables.delta_reader import FoundCommit, commit_at, commit_file, files_in, open_table, parse_commit
+from tidemark.tables.listed_table import ListedTable
 
 
 @dataclass
@@ -44,6 +48,7 @@ class TableChecks:
     _files: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     _commits: dict[tuple[WarehousePath, int], FoundCommit | StoreError | None] = field(default_factory=dict)
     _hashes: dict[WarehousePath, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    _listed: dict[str, ListedTable] = field(default_factory=dict)
 
     def __call__(self, segment: Segment, commits: Mapping[int, Commit]) -> Flaws:
         """Returns the damage of a segment, by file relative to the warehouse.
@@ -65,19 +70,29 @@ class TableChecks:
     def _log(self, segment: Segment, commits: Mapping[int, Commit]) -> dict[str, str]:
         table = join_path(self.warehouse, segment.path)
         flaws = {}
-        for version in sorted({*_needed(table, segment.version), segment.version}):
-            found, known = self._commit(table, version), commits.get(version)
+        listed = self._table(segment)
+        needed = _needed(table, segment.version) if listed is None else listed.needed(segment.version)
+        for version in sorted({*needed, segment.version}):
+            found, known = self._commit(table, version, listed), commits.get(version)
             if isinstance(found, StoreError):
                 flaws[self._name(commit_file(table, version))] = found.what
             elif found is not None and known is not None and found.sha256 != known.sha256:
                 flaws[self._name(commit_file(table, version))] = "its content differs from the commit"
         return flaws
 
-    def _commit(self, table: WarehousePath, version: int) -> FoundCommit | StoreError | None:
+    def _table(self, segment: Segment) -> ListedTable | None:
+        """The table of a segment in a bucket; None on a disk."""
+        if isinstance(self.warehouse, str):
+            return None
+        return self._listed.setdefault(segment.path, ListedTable(self.warehouse, segment.path))
+
+    def _commit(
+        self, table: WarehousePath, version: int, listed: ListedTable | None
+    ) -> FoundCommit | StoreError | None:
         at = (table, version)
         if at not in self._commits:
             try:
-                self._commits[at] = commit_at(table, version)
+                self._commits[at] = commit_at(table, version) if listed is None else _parsed(listed.commit(version))
             except StoreError as error:
                 self._commits[at] = error
         return self._commits[at]
@@ -85,6 +100,8 @@ class TableChecks:
     def _opened(self, segment: Segment) -> dict[str, str]:
         """Returns the damage of the version in the log, and of its files."""
         table = join_path(self.warehouse, segment.path)
+        if (whole := self._replayed(segment)) is not None:
+            return self._files_of(segment, whole)
         try:
             files = files_in(open_table(table, segment.version), segment.after, segment.through)
         except StoreError as error:
@@ -97,6 +114,20 @@ class TableChecks:
                 self._name(table / "_delta_log"): f"version {segment.version} names {found[2]} files of {found[0]} rows"
                 f" and {found[1]} bytes; the manifest {segment.files}, {segment.rows} and {segment.bytes}"
             }
+        return self._files_of(segment, files)
+
+    def _replayed(self, segment: Segment) -> list[LiveFile] | None:
+        """The files of a segment in a bucket, if they follow from the commits and are those that were committed."""
+        listed = self._table(segment)
+        found = None if listed is None else listed.files(segment.version)
+        files = [f for f in found or () if segment.after < f.checkpoint <= segment.through]
+        if found is None or segment.difference((f.file.size, f.file.rows) for f in files) is not None:
+            return None
+        return files
+
+    def _files_of(self, segment: Segment, files: Sequence[LiveFile]) -> dict[str, str]:
+        """Returns the damage of files."""
+        table = join_path(self.warehouse, segment.path)
         whys = {self._name(table / f.path): self._file(segment, f) for f in files}
         return {where: why for where, why in whys.items() if why is not None}
 
@@ -109,7 +140,7 @@ class TableChecks:
 
     def _flaw(self, path: WarehousePath, segment: Segment, f: LiveFile) -> str | None:
         try:
-            size = size_of(path)
+            size = self._size(path, segment, f)
             if size != f.file.size:
                 return f"it has {size} bytes, {f.file.size} were committed"
             if not self.content:
@@ -123,18 +154,35 @@ class TableChecks:
         except OSError as error:
             return f"it cannot be read ({error.strerror or error})"
 
+    def _size(self, path: WarehousePath, segment: Segment, f: LiveFile) -> int:
+        listed = self._table(segment)
+        if listed is None:
+            return size_of(path)
+        if f.path not in listed.sizes:
+            raise FileNotFoundError(str(path))
+        return listed.sizes[f.path]
+
     def _recorded(self, segment: Segment) -> dict[str, str]:
         """Returns hashes of the files of a table from all commits, at least up to a version; no path is used twice."""
         table = join_path(self.warehouse, segment.path)
         following, made = self._hashes.get(table, (0, {}))
+        listed = self._table(segment)
         for version in range(following, segment.version + 1):
-            log = commit_file(table, version)
-            made |= from_commit(log.read_bytes()) if log.is_file() else {}
+            made |= from_commit(_raw_commit(table, version) if listed is None else listed.commit(version) or b"")
         self._hashes[table] = (max(following, segment.version + 1), made)
         return made
 
     def _name(self, path: WarehousePath) -> str:
         return relative(self.warehouse, path)
+
+
+def _parsed(raw: bytes | None) -> FoundCommit | None:
+    return None if raw is None else parse_commit(raw)
+
+
+def _raw_commit(table: WarehousePath, version: int) -> bytes:
+    log = commit_file(table, version)
+    return log.read_bytes() if log.is_file() else b""
 
 
 def _needed(table: WarehousePath, version: int) -> range:

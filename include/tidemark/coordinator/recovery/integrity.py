@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core import canonical
 from tidemark.model.retention.findings import CheckedRestorePoint, Flaws, Inspected, Verified, damages_of
+from tidemark.ports.caching import Cache, StampedStore
 
 CheckSegment = Callable[[Segment, Mapping[int, Commit]], Flaws]
 """Returns the flaws of a segment, given the known commits of its table; answered by the tables."""
@@ -26,6 +27,33 @@ _FOLDERS = (
     "ids", "compactions", "deliveries", "delivery_failures", "erasures", "fates", "holds", "jobs", "plans", "reports",
     "retention", "savepoints", "skips", "stops", "sweeps", "swept", "timelines", "tombstones",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """Records of a store that an earlier check has read whole, by key and stamp; a check adds those that it reads.
+
+    A hint of this host: without it every record is read. One whose stamp has changed since is read again.
+
+    Attributes:
+        cache: keeps them.
+        name: of the entry in the cache.
+    """
+
+    cache: Cache
+    name: str
+
+    def load(self) -> dict[str, str]:
+        """Stamps by key; empty if there is no valid entry."""
+        raw = self.cache.get(self.name)
+        try:
+            return {} if raw is None else dict(canonical.decode("known_records", self.name, raw)["stamps"])
+        except (CorruptObjectError, LookupError, TypeError, ValueError):
+            return {}
+
+    def save(self, stamps: Mapping[str, str]) -> None:
+        """Replaces them."""
+        self.cache.put(self.name, canonical.encode("known_records", {"stamps": dict(stamps)}))
 
 
 def tell_nobody(name: str, number: int, count: int) -> None:
@@ -40,11 +68,13 @@ class Verifier:
         points: the restore points.
         check: checks a segment.
         inspected: amount of data that `check` has inspected so far.
+        known: records that need not be read again; None = all are read.
     """
 
     points: RestorePoints
     check: CheckSegment
     inspected: Callable[[], Inspected]
+    known: KnownRecords | None = None
 
     def verify_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Refuses a checkpoint that is not whole. Called before a restore or a fork begins.
@@ -118,7 +148,10 @@ class Verifier:
     def _bad_objects(self) -> Iterator[tuple[str, str]]:
         objects = self.points.objects
         gone = {t.place for t in of_checkpoints(objects).values() if t.given_up and t.confirmed}
-        for key in (k for folder in _FOLDERS for k in objects.list(f"{folder}/")):
+        known = {} if self.known is None else self.known.load()
+        stamps = self._stamps()
+        whole = {key: stamp for key, stamp in stamps.items() if stamp and known.get(key) == stamp}
+        for key in (key for key in stamps if key not in whole):
             if key.startswith("timelines/") and keys.slot_key(*keys.place_of(key)) in gone:
                 continue
             raw = objects.store.get(key) or b""
@@ -126,8 +159,18 @@ class Verifier:
                 kind = canonical.kind_of(key, raw)
                 # For a kind that this release does not know, only the checksum can be verified.
                 decode(kind, key, raw) if kind in KINDS.values() else canonical.decode(kind, key, raw)
+                whole[key] = stamps[key]
             except CorruptObjectError as error:
                 yield self.points.where(key), error.what
+        if self.known is not None and whole != known:
+            self.known.save(whole)
+
+    def _stamps(self) -> dict[str, str]:
+        """Every record with its stamp; with an empty one if all have to be read."""
+        objects = self.points.objects
+        if self.known is None or not isinstance(objects.store, StampedStore):
+            return {key: "" for folder in _FOLDERS for key in objects.list(f"{folder}/")}
+        return {key: stamp for folder in _FOLDERS for key, stamp in objects.store.stamps(f"{folder}/").items()}
 
 
 def refuse_damaged(verified: Verified) -> None:

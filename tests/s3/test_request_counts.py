@@ -1,0 +1,133 @@
+"""How many requests an answer takes over a bucket, by the proxy in front of the store.
+
+The pipeline has two operators, dead letters and 31 checkpoints that nobody has compacted or released. Its engine is a
+twin; what the twin reads and writes itself, which are data files, does not count. A bound is a little above what was
+measured when it was set: whoever exceeds it has added a request per object somewhere.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from unittest import mock
+from uuid import uuid4
+
+import pytest
+
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
+from tests.support.s3 import Bucket, S3Server, only_moto
+from tests.support.sales import Sales
+from tests.support.sales_pipeline import DECLARATION, SEED
+from tidemark.operations import verification
+from tidemark.settings import load_settings
+from tidemark.storage.s3_folder import S3Folder
+from tidemark.web import details, graphs, overview
+from tidemark.web.history_lines import HistoryQuery
+
+pytestmark = [pytest.mark.slow, only_moto]
+CHECKPOINTS = 31
+
+
+@dataclass
+class Counted:
+    """The pipeline, and the context of a process that only reads it."""
+
+    line: DiskPipeline
+    context: DiskContext
+    bucket: Bucket
+    sales: Sales
+
+    def count(self, answer: Callable[[], object]) -> int:
+        """The requests of an answer, but for those of data files."""
+        requests = self.bucket.server.proxy.requests
+        requests.clear()
+        answer()
+        return sum("/part-0.parquet" not in path for _, path in requests)
+
+    def anew(self) -> DiskContext:
+        """The context of another process on the same host."""
+        return DiskContext(self.line, load_settings())
+
+    def checkpoint(self) -> None:
+        self.line.send(self.sales.more(20))
+        self.line.checkpoint()
+
+
+@pytest.fixture(scope="module")
+def counted(s3_server: S3Server, s3_folder: S3Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
+    s3_server.proxy.reset()
+    bucket = s3_server.make_bucket(f"counted-{uuid4().hex[:12]}")
+    folder = replace(s3_folder, access=replace(s3_folder.access, place=replace(s3_folder.place, bucket=bucket.name)))
+    tidemark = Command(tmp_path_factory.mktemp("counted"), "127.0.0.1:1", "sc://127.0.0.1:1")
+    tidemark.declare(DECLARATION, topic="sales")
+    there = {"TIDEMARK_WAREHOUSE": f"s3://{bucket.name}/house", **s3_server.variables}
+    with mock.patch.dict(os.environ, tidemark.environment(**there)):
+        line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("till"), "sales", bucket=folder)
+        made = Counted(line, DiskContext(line, load_settings()), bucket, Sales(SEED))
+        for _ in range(CHECKPOINTS):
+            made.checkpoint()
+        yield made
+
+
+POLLED: dict[str, Callable[[DiskContext], object]] = {
+    "overview": lambda context: overview.get_overview(context, "till", HistoryQuery()),
+    "series": lambda context: overview.list_points(context, "till", 100),
+    "timelines": lambda context: overview.list_timelines(context, "till"),
+    "savepoints": lambda context: overview.list_savepoints(context, "till"),
+    "lineage": lambda context: graphs.build_graph(context, "till", CHECKPOINTS),
+}
+
+
+@pytest.mark.parametrize("page", POLLED)
+def test_a_page_that_is_polled_lists_the_records_and_reads_none_again(counted: Counted, page: str) -> None:
+    first = POLLED[page](counted.context)
+    assert counted.count(lambda: POLLED[page](counted.context)) <= 5
+    assert repr(POLLED[page](counted.anew())) == repr(first) or page == "overview", "a new process says the same"
+
+
+def test_an_overview_of_a_new_process_reads_each_checkpoint_once(counted: Counted) -> None:
+    fresh = counted.anew()
+    assert counted.count(lambda: POLLED["overview"](fresh)) <= 2 * CHECKPOINTS + 8
+
+
+def test_a_page_reads_only_what_a_new_checkpoint_has_added(counted: Counted) -> None:
+    before = overview.get_overview(counted.context, "till", HistoryQuery())
+    counted.checkpoint()
+    assert counted.count(lambda: POLLED["overview"](counted.context)) <= 8
+    after = overview.get_overview(counted.context, "till", HistoryQuery())
+    assert (after.counts.completed, after.health.newest) == (before.counts.completed + 1, before.counts.completed + 1)
+
+
+def test_details_of_a_checkpoint_open_each_of_its_tables_once(counted: Counted) -> None:
+    details.get_details(counted.context, "till", 7)
+    assert counted.count(lambda: details.get_details(counted.context, "till", 7)) <= 80
+
+
+def test_verify_reads_each_record_once_and_later_only_what_a_restore_point_needs(counted: Counted) -> None:
+    checked = verification.verify(counted.anew(), "till")
+    assert (len(checked.points), checked.damages) == (CHECKPOINTS + 2, ()), "and the end of the timeline"
+    again = verification.verify(counted.anew(), "till")
+    assert (again.points, again.inspected, again.damages) == (checked.points, checked.inspected, ())
+    assert counted.count(lambda: verification.verify(counted.anew(), "till")) <= 200
+    every = counted.count(lambda: verification.verify(counted.anew(), "till", content=True))
+    assert every <= 300, "it reads all records again"
+    assert counted.count(lambda: verification.verify(counted.anew(), "till", at=CHECKPOINTS)) <= 60
+
+
+def test_a_checkpoint_takes_no_request_per_checkpoint_before_it(counted: Counted) -> None:
+    """It opens the logs ten times, and reads each from its newest Delta log checkpoint on: at most 20 commits."""
+    counts = [counted.count(counted.checkpoint) for _ in range(3)]
+    assert max(counts) <= 330, counts
+
+
+def test_what_somebody_damages_after_a_verify_is_found_by_the_next_one(counted: Counted) -> None:
+    """The ETag says that it is not what was read; this is the last test, because it damages the pipeline."""
+    assert verification.verify(counted.anew(), "till").damages == ()
+    key = "house/till/plans/t1/000000000003.0001/000000.outcome.json"
+    body = counted.bucket.objects(key)[""]
+    counted.bucket.put(key, body.replace(b'"attempt":0', b'"attempt":7'))
+    (found,) = verification.verify(counted.anew(), "till").damages
+    assert found.where.endswith("000000.outcome.json")
+    counted.bucket.put(key, body)
+    assert verification.verify(counted.anew(), "till").damages == ()
