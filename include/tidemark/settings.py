@@ -1,4 +1,4 @@
-"""Settings from `TIDEMARK_*` variables and `.env`; the embedded stack stands in for unset addresses.
+"""Settings from `TIDEMARK_*` variables and `.env`; without an address, the embedded service is used.
 
 Settings are a frozen value that is read once, at an entry point. An unknown name is refused wherever it appears: a
 misspelt setting that is silently ignored is how a test run writes to the wrong warehouse.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.airflow.conftest import HERE
 from tests.airflow.human_in_the_loop import human_answers
-from tests.support.airflow import DAY
+from tests.support.airflow import DAY, AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
@@ -184,3 +184,43 @@ def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: AirflowDiskP
     again = trigger(savepoint="sp", mode="promote")
     assert str(again.state) == "success"
     assert repeats(disk) == [(), (2,), (3,)]
+
+
+@pytest.mark.usefixtures("airflow_home")
+def test_steps_are_divided_evenly_among_the_tasks_that_airflow_allows() -> None:
+    from tidemark.airflow.backfill_tasks import share_steps
+
+    for steps, tasks in ((1500, 1024), (1024, 1024), (1025, 1024), (3, 1024), (7, 3), (1, 1), (0, 5)):
+        ids = [(n, n + steps) for n in range(steps)]
+        shares = share_steps(ids, tasks)
+        counts = [share["count"] for share in shares]
+        assert (sum(counts), len(shares)) == (steps, min(steps, tasks))
+        assert not counts or max(counts) - min(counts) <= 1
+    assert [share["step"] for share in share_steps([(1,), (2, 3), (4,)], 2)] == ["chk-1", "chk-2 chk-3 chk-4"]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "tasks"),
+    [(30, 4), pytest.param(1500, 10, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])],
+)
+def test_a_backfill_of_more_intervals_than_tasks_is_killed_and_goes_on(
+    intervals: int, tasks: int, world: AirflowPipeline, trigger: Any, monkeypatch: pytest.MonkeyPatch,
+    caplog: Any, capfd: Any,
+) -> None:  # fmt: skip
+    """Few intervals have records. The API server refuses to map a list of more items than the limit."""
+    made = AirflowDiskPipeline()
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", str(tasks))
+    opened = made.open_context()
+    for n in range(intervals + 1):
+        if n % (intervals // 5) == 0:
+            made.drive("a", 1, day=n * 5 // intervals)
+        checkpoints.run_once(opened, "trips", ASK)
+    before = made.buses()
+    made.accidents = [("publish", RuntimeError("killed"))]
+    run = trigger(checkpoint="chk-1", mode="promote", name="long")
+    assert (str(run.state), states(run)["repeat"]) == ("success", ["success"] * tasks)
+    assert repeats(made) == [(), *((n,) for n in range(2, intervals + 2))]
+    assert made.buses() == before == {"a": (6, 6)}
+    assert made.accidents == [], "one step was repeated"
+    assert f"{intervals} steps in {tasks} mapped tasks" in caplog.text + "".join(capfd.readouterr())

@@ -63,7 +63,7 @@ def _tasks(checkpoints: dict[str, Asset]) -> None:
         max_active_tis_per_dagrun=1,
         map_index_template="{{ repeated }}",
         **retries,
-    ).expand(step=plan.output)
+    ).expand_kwargs(plan.output)
     chain(
         plan,
         repeat,
@@ -75,9 +75,9 @@ def _tasks(checkpoints: dict[str, Asset]) -> None:
 
 _PAGE = """### A backfill from a savepoint
 Repeats the checkpoints since a savepoint on a fork, with the current code: the same ranges, logical time and watermark,
-one mapped task per step. The live timeline keeps running meanwhile. Then the fork's state is compared with the live
-one. Depending on the mode, the fork becomes live never (`compare`), at once (`promote`), or when you approve it
-(`approve`).
+one mapped task per step, or per several steps if Airflow allows fewer tasks (`core.max_map_length`). The live timeline
+keeps running meanwhile. Then the fork's state is compared with the live one. Depending on the mode, the fork becomes
+live never (`compare`), at once (`promote`), or when you approve it (`approve`).
 
 To continue a failed run where it stopped, trigger the DAG again with the same form.
 

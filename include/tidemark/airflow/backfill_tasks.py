@@ -1,14 +1,17 @@
 """The tasks of a backfill: plan, repeat (mapped), compare, approve, promote.
 
-Airflow does not order mapped tasks, so each task makes the next step that is missing in the store; only one runs at a
-time. All progress is in the store, so any task may be killed or repeated.
+Airflow does not order mapped tasks, so each task makes the next steps that are missing in the store; only one runs at a
+time. All progress is in the store, so any task may be killed or repeated. Airflow limits the number of mapped tasks
+(`core.max_map_length`), so a task of a long backfill makes several steps.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Context
+from airflow.sdk.configuration import conf as conf_of_airflow
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidemark.airflow.assets import checkpoints_of
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from tidemark.model.checkpoint.manifest import Checkpoint
 
 _NOTHING = "no step is left"
+_SHOWN = 20
+"""The number of ids in a text."""
 _ANSWERS = "Approve: the fork catches up and becomes live. Reject: it stays next to the live timeline."
 
 
@@ -31,8 +36,8 @@ class PlanBackfillOperator(PipelinesOperator):
 
     ui_color = "#e8f0fe"
 
-    def execute(self, context: Context) -> list[str]:
-        """Returns, for each remaining step, the checkpoints that it repeats; pushes the fork's name as XCom `FORK`.
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Returns the arguments of each mapped task, and pushes the fork's name as XCom `FORK`.
 
         Raises:
             AirflowFailException: the form is invalid, or Kafka lacks records; the message says what to do next.
@@ -47,45 +52,67 @@ class PlanBackfillOperator(PipelinesOperator):
             outlook = backfill.open_backfill(opened, conf.pipeline, conf.request(context["dag_run"].run_id)).outlook()
         for name, value in body_of(describe_outlook(outlook)).items():
             self.log.info("%s: %s", name, value)
-        steps = [" ".join(f"chk-{n}" for n in step.ids) for step in outlook.left]
+        shares = share_steps([step.ids for step in outlook.left], conf_of_airflow.getint("core", "max_map_length"))
+        if shares and shares[0]["count"] > 1:
+            self.log.info("%d steps in %d mapped tasks", len(outlook.left), len(shares))
         context["ti"].xcom_push(FORK, outlook.fork)
-        return steps or [_NOTHING]
+        return shares or [{"step": _NOTHING, "count": 1}]
+
+
+def share_steps(steps: Sequence[Sequence[int]], tasks: int) -> list[dict[str, Any]]:
+    """Divides steps, given by the ids that they repeat, among at most so many tasks, as evenly as possible."""
+    shares = min(len(steps), tasks)
+    cuts = [len(steps) * n // shares for n in range(shares + 1)] if shares else []
+    divided = [steps[begin:end] for begin, end in pairwise(cuts)]
+    return [{"step": _text_of([n for step in share for n in step]), "count": len(share)} for share in divided]
+
+
+def _text_of(ids: Sequence[int]) -> str:
+    names = [f"chk-{n}" for n in ids]
+    return " ".join(names) if len(names) <= _SHOWN else f"{names[0]} … {names[-1]}"
 
 
 class RepeatOperator(PipelinesOperator):
-    """Makes the fork's next step: plan, fold in a separate Spark application, gate, manifest.
+    """Makes the fork's next steps, each with plan, fold in a separate Spark application, gate and manifest.
 
     Args:
-        step: the step that `plan` expected; the store decides which step the task makes.
+        step: the checkpoints that `plan` expected it to repeat; the store decides which ones the task repeats.
+        count: the number of steps to make. A repeated task may make more; later ones then find fewer, or none.
         **kwargs: passed to PipelinesOperator.
     """
 
     ui_color = "#e6f4ea"
 
-    def __init__(self, *, step: str, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *, step: str, count: int = 1, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(**kwargs)
         self.step = step
+        self.count = count
         self._jobs = StepJobs(self.log.info)
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"checkpoint", "repeats"}`, or nothing if no step was left.
+        """Returns `{"checkpoint", "repeats"}` of its last step, or nothing if no step was left.
 
         Raises:
-            AirflowFailException: the gate refused the step, Kafka lacks records, or the code has changed.
+            AirflowFailException: the gate refused a step, Kafka lacks records, or the code has changed.
             TidemarkError: any other error; the next try makes the next attempt at the same plan.
         """
         if _has_failed(context):
             raise AirflowFailException("an earlier step failed, and no step can be skipped: clear both tasks")
-        opened = open_tidemark()
+        opened, made, label = open_tidemark(), None, _NOTHING
         with fail_on_refusal():
             one = open_run_backfill(opened, context, self.pipelines)
             one.begin()
-            made = self._jobs.step(opened, one)
-        repeats = [] if made is None else [f"chk-{n}" for n in made.plan.replays]
-        label = _NOTHING if made is None else f"{made.plan.name} repeats {', '.join(repeats)}"
+            for n in range(self.count):
+                step = self._jobs.step(opened, one)
+                if step is None:
+                    break
+                made, label = step, f"{step.plan.name} repeats {_text_of(step.plan.replays)}"
+                self.log.info("%s (%d of %d)", label, n + 1, self.count)
         cast("dict[str, object]", context)["repeated"] = label  # labels the mapped task
-        self.log.info("%s", label)
-        return {} if made is None else {"checkpoint": made.plan.name, "repeats": repeats}
+        if made is None:
+            self.log.info("%s", label)
+            return {}
+        return {"checkpoint": made.plan.name, "repeats": [f"chk-{n}" for n in made.plan.replays]}
 
     def on_kill(self) -> None:
         """Ends the Spark driver if this task started one."""
