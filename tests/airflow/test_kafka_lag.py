@@ -106,12 +106,12 @@ class Poller:
     def __init__(self, stored: Stored | None = None, *, trigger_id: int = 1, **rule: Any) -> None:
         from tidemark.airflow.kafka_lag import KafkaLagTrigger, checksum_inputs
 
-        self.active = 0
+        self.active, self.answers = 0, list[int]()
         counted = self
 
         class Trigger(KafkaLagTrigger):
             def count_runs(self) -> int:
-                return counted.active
+                return counted.answers.pop(0) if counted.answers else counted.active
 
         inputs = checksum_inputs(open_context().pipeline(NAME))
         self.trigger = Trigger(pipeline=NAME, dag_id=NAME, inputs=inputs, poll_ms=POLL_MS, **rule)
@@ -206,6 +206,23 @@ def test_nothing_starts_while_a_run_is_active_and_what_it_left_does_afterwards(p
             poller.active = 0
             await poller.sees(1)
         assert poller.events[0]["unread"] == 6
+
+    play(scenario)
+
+
+def test_a_run_that_begins_while_the_lag_is_measured_is_not_doubled_and_counts_as_no_event(place: Place) -> None:
+    async def scenario() -> None:
+        async with Poller(min_records=5) as poller:
+            await asyncio.to_thread(place.send, 5)
+            await poller.sees(1)
+            poller.active = 1
+            await asyncio.to_thread(place.complete)
+            await asyncio.to_thread(place.send, 5)
+            before = time.monotonic()
+            poller.answers, poller.active = [1, 0, 1, 1, 0, 1], 0
+            await poller.sees(2)
+            assert time.monotonic() - before < 20, "no event was sent that would have to be repeated"
+            assert poller.answers == []
 
     play(scenario)
 

@@ -124,6 +124,8 @@ def test_until_the_intervals_end_needs_an_interval(make: Make, schedule: str) ->
     with pytest.raises(DeclarationError, match="needs data intervals") as caught:
         make(given, until="interval_end")
     assert "omit until=" in caught.value.next
+    with pytest.raises(DeclarationError, match="start= and end= bound data intervals"):
+        make(given, end=NOON)
 
 
 def test_a_schedule_that_is_none_is_refused(make: Make) -> None:

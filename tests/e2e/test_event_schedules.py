@@ -140,3 +140,20 @@ def test_records_that_come_while_the_dag_is_paused_start_a_run_when_it_is_on_aga
     assert len(runs(harbours, "arrivals")) == before
     harbours.api.patch("dags/arrivals", {"is_paused": False})
     settle(harbours, total + MIN_RECORDS)
+
+
+def test_a_minimum_pause_is_kept_without_a_retry(harbours: Stack) -> None:
+    """The berths pause for half a minute, which is longer than a task waits: the scheduler runs it again."""
+    coordinator = open_context(harbours.settings).coordinator("berths")
+    made = checkpoints(harbours, "berths")
+    sealed = [coordinator.objects.outcome(c.plan.slot, c.sealed.attempt) for c in made]
+    pauses = [b.plan.planned_at_ms - a.at_ms for a, b in zip(sealed, made[1:], strict=False) if a is not None]
+    assert len(pauses) == len(made) - 1 >= 3
+    assert min(pauses) >= 30_000
+    plans = [
+        harbours.api.get(f"dags/berths/dagRuns/{run['dag_run_id']}/taskInstances/plan")
+        for run in runs(harbours, "berths")
+    ]
+    assert {(plan["state"], plan["try_number"]) for plan in plans} == {("success", 1)}
+    logs = ["".join(harbours.api.log_tail("berths", run["dag_run_id"], "plan", 1)) for run in runs(harbours, "berths")]
+    assert any("the minimum pause after" in log for log in logs)

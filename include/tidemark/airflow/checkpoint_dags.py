@@ -99,6 +99,11 @@ class _Chosen:
                 "until='interval_end' needs data intervals, and runs of this schedule have none",
                 next="omit until=: a run reads every record that is there; or give a cron expression or a timedelta.",
             )
+        if (self.start or self.end) and self.schedule and not has_intervals(self.schedule):
+            raise DeclarationError(
+                "start= and end= bound data intervals, and runs of this schedule have none",
+                next="omit start= and end=.",
+            )
         if self.max_active_tasks is not None and self.max_active_tasks < 1:
             raise DeclarationError(f"max_active_tasks={self.max_active_tasks}", next="give at least 1, or omit it.")
         as_retention(self.retention)

@@ -29,4 +29,5 @@ berths = Pipeline(
     name="berths",
     source=KafkaSource("ships", Ship),
     operators=[Fold("harbours", key_by="harbour", state=Harbour)],
+    min_pause=timedelta(seconds=30),
 )
