@@ -7,10 +7,10 @@ RUN apt-get update \
 
 WORKDIR /opt/tidemark
 # What set-up reads comes first, so that a change of a pipeline does not fetch a gigabyte again.
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY pyproject.toml requirements.lock requirements.image README.md LICENSE ./
 COPY include/tidemark include/tidemark
 COPY include/devstack include/devstack
-RUN python include/devstack/bootstrap.py --s3 && rm -rf /root/.cache
+RUN python include/devstack/bootstrap.py --s3 --image && rm -rf /root/.cache
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs

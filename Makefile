@@ -93,6 +93,9 @@ types: setup ## Check types, strictly
 lock: setup ## Write requirements.lock anew after a change of the dependencies, keeping versions that still fit
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --no-annotate --quiet --output-file requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group image --universal --python-version 3.11 \
+		--constraint requirements.lock --no-emit-index-url --no-header --no-annotate --quiet \
+		| sed 's/==.*//' | sort -u > requirements.image
 
 .PHONY: bench
 bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)

@@ -30,7 +30,8 @@ NOT_IMPORTED = {
 def _names() -> list[str]:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = (one for extra in whole["project"]["optional-dependencies"].values() for one in extra)
-    wanted = [*whole["project"]["dependencies"], *extras, *whole["dependency-groups"]["dev"]]
+    groups = (one for group in whole["dependency-groups"].values() for one in group if isinstance(one, str))
+    wanted = [*whole["project"]["dependencies"], *extras, *groups]
     return sorted({re.split(r"[\[<>=! ]", one)[0] for one in wanted} - {"tidemark"})
 
 

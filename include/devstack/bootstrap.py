@@ -8,6 +8,7 @@ import argparse
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(description="Create .venv and .jars in this checkout.")
     parser.add_argument("--s3", action="store_true", help="also fetch the jars for a warehouse in a bucket")
+    parser.add_argument("--image", action="store_true", help="without the packages that only development needs")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if set-up is needed")
     arguments = parser.parse_args()
     _use_supported_python()
@@ -46,7 +48,7 @@ def main() -> int:
         if arguments.check:
             return 0 if _is_ready() else 1
         with _lock(ROOT / ".jars" / "setup.lock"):
-            return _set_up() or (_set_up_s3() if arguments.s3 else 0)
+            return _set_up(for_image=arguments.image) or (_set_up_s3() if arguments.s3 else 0)
     except TidemarkError as error:
         print(f"setup: {error}", file=sys.stderr)
         return error.code
@@ -68,13 +70,14 @@ def fingerprint(root: Path) -> str:
     return digest.hexdigest()
 
 
-def _set_up() -> int:
+def _set_up(*, for_image: bool) -> int:
     java = _java()
     if _is_ready():
         return 0
     STAMP.unlink(missing_ok=True)
     python = _environment(ROOT / ".venv")
-    _install(python)
+    with tempfile.TemporaryDirectory() as folder:
+        _install(python, _image_lock(Path(folder)) if for_image else ROOT / "requirements.lock")
     if jars.find_problems(ROOT / ".jars"):
         _say("fetching jars")
         jars.fetch(ROOT / ".jars", java.executable, _ivy(python), os.environ)
@@ -143,13 +146,21 @@ def _environment(venv: Path) -> Path:
     return python
 
 
-def _install(python: Path) -> None:
+def _image_lock(folder: Path) -> Path:
+    """Write the part of the lock that the image needs, and return its path."""
+    lock, names = (ROOT / "requirements.lock").read_text(), set((ROOT / "requirements.image").read_text().split())
+    blocks = re.split(r"^(?=\S)", lock, flags=re.MULTILINE)
+    path = folder / "image.lock"
+    path.write_text("".join(block for block in blocks if block.partition("==")[0] in names))
+    return path
+
+
+def _install(python: Path, lock: Path) -> None:
     """Install exactly the locked packages, with their hashes checked, then the project as an editable package.
 
     Compiles bytecode at once: with PYTHONDONTWRITEBYTECODE set, as in most container images, each of many processes
     would compile its imports again.
     """
-    lock = ROOT / "requirements.lock"
     uv = shutil.which("uv") or _uv_from_lock(python, lock)
     _say("installing the locked packages")
     pip = [uv, "pip"]

@@ -20,7 +20,7 @@ from tidemark.settings import Settings
 GIB = 1024**3
 DISK_NEEDED = 2 * GIB
 MEMORY_NEEDED = 6 * GIB
-LOCKED = ("apache-airflow", "pyspark", "pyspark-client", "delta-spark", "deltalake", "great-expectations", "duckdb")
+LOCKED = ("apache-airflow", "pyspark", "delta-spark", "deltalake", "great-expectations", "duckdb")
 
 
 def _java(_: Settings) -> Finding:

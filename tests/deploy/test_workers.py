@@ -16,12 +16,15 @@ IN_TASKS = (
 )
 """Where tasks and pages go through; below them there are no settings."""
 LOST_WITHOUT_HARM = {
+    "include/tidemark/airflow/kafka_connection.py": ["recorded_service(settings.home, 'kafka')"],
+    "include/tidemark/airflow/spark_connection.py": ["recorded_service(settings.home, 'spark')"],
     "include/tidemark/context.py": [
         "LocalCache(self.settings.home / 'cache' / sha256_of(str(self.settings.warehouse).encode())[:16])"
     ],
     "include/tidemark/environment.py": ["self._settings.home / 'buckets' / named[:16]"],
 }
-"""A cache that may go at any time (adr/0017); locks against others of this host, and scratch of what runs on it."""
+"""Whether the stack of this host runs; a cache that may go at any time (adr/0017); locks against others of this host,
+and scratch of the work that runs on it."""
 
 FILES = sorted(
     [

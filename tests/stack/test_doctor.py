@@ -2,7 +2,7 @@
 
 import json
 import os
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -48,8 +48,20 @@ def test_a_checkout_without_jars_says_make_setup(tmp_path: Path) -> None:
 
 
 def test_unequal_pysparks_are_told(home_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "version", lambda name: "4.2.0" if name == "pyspark-client" else version(name))
-    assert "pyspark-client 4.2.0 instead of 4.1.3" in _find(home_settings, "packages").detail
+    monkeypatch.setattr(own, "version", lambda name: "4.2.0" if name == "pyspark-client" else version(name))
+    found = _find(home_settings, "packages")
+    assert (found.verdict, found.detail) == ("missing", "pyspark 4.1.3 and pyspark-client 4.2.0 share one folder")
+
+
+def test_an_environment_without_pyspark_reads_only(home_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> str:
+        if name.startswith("pyspark"):
+            raise PackageNotFoundError
+        return version(name)
+
+    monkeypatch.setattr(own, "version", without)
+    found = own.packages_agree(home_settings)
+    assert (found.verdict, found.remedy) == ("note", "pip install 'tidemark[spark]'")
 
 
 def test_a_warehouse_without_hard_links_is_refused(home_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,8 @@ def take_kafka_connection(settings: "Settings") -> None:
     from tidemark.embedded_services import recorded_service
 
     name = settings.kafka_connection
-    if name is None and recorded_service(settings.home, "kafka") is None:
+    running = recorded_service(settings.home, "kafka")
+    if name is None and running is None:
         name = DEFAULT
     if not name:
         return

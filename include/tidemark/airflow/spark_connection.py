@@ -30,7 +30,8 @@ def take_spark_connection(settings: "Settings") -> None:
     from tidemark.embedded_services import recorded_service
 
     name = settings.spark_connection
-    if name is None and recorded_service(settings.home, "spark") is None:
+    running = recorded_service(settings.home, "spark")
+    if name is None and running is None:
         name = DEFAULT
     if not name:
         return
