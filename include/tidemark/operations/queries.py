@@ -110,12 +110,12 @@ def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = N
         NotFoundError: no such pipeline, checkpoint or operator.
         StateOverflowError, StoreError: as readers of state raise them.
     """
-    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.checkpoint_reader import stream_checkpoint
     from tidemark.readers.state_hash import hash_of
 
     found = reads.get_checkpoint(context, name, checkpoint)
     schema = schema_of(found, uid)
-    return found, hash_of(schema, read_checkpoint(context.warehouse.root, found, uid))
+    return found, hash_of(schema, stream_checkpoint(context.warehouse.root, found, uid))
 
 
 def describe_query(

@@ -162,14 +162,18 @@ def read_state(
         NotFoundError: no such pipeline, checkpoint or operator.
         UsageError: the key has another number of columns, or a value does not fit.
     """
-    from tidemark.readers.state_reader import read_state
+    import pyarrow as pa
+
+    from tidemark.readers.checkpoint_reader import read_checkpoint, stream_checkpoint
+    from tidemark.readers.state_reader import empty_state
 
     found = get_checkpoint(context, name, checkpoint)
     schema = schema_of(found, uid)
-    wanted = None if key is None else parse_key(schema, key)
-    rows = read_state(context.warehouse.root, schema, found.handles[uid], found.now, wanted)
-    if limit is None:
-        return rows
+    if limit is None or key is not None:
+        wanted = None if key is None else parse_key(schema, key)
+        return read_checkpoint(context.warehouse.root, found, uid, wanted)
+    firsts = stream_checkpoint(context.warehouse.root, found, uid, first=limit)
+    rows = pa.concat_tables([empty_state(schema), *firsts])
     return rows.sort_by([(k.name, "ascending") for k in schema.keys]).slice(0, limit)
 
 
@@ -186,13 +190,18 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
     import pyarrow.csv
     import pyarrow.parquet
 
-    rows = read_state(context, name, uid, checkpoint=checkpoint)
-    with _new_file(to) as file:
-        if to.suffix == ".parquet":
-            pyarrow.parquet.write_table(rows, file)
-        else:
-            pyarrow.csv.write_csv(_flat(rows), file)
-    return int(rows.num_rows)
+    from tidemark.readers.checkpoint_reader import stream_checkpoint
+    from tidemark.readers.state_reader import empty_state
+
+    found = get_checkpoint(context, name, checkpoint)
+    none = empty_state(schema_of(found, uid))
+    is_csv, count = to.suffix == ".csv", 0
+    open_writer = pyarrow.csv.CSVWriter if is_csv else pyarrow.parquet.ParquetWriter
+    with _new_file(to) as file, open_writer(file, (_flat(none) if is_csv else none).schema) as writer:
+        for rows in stream_checkpoint(context.warehouse.root, found, uid):
+            writer.write_table(_flat(rows) if is_csv else rows)
+            count += rows.num_rows
+    return count
 
 
 def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:

@@ -17,6 +17,8 @@ from tidemark.model.kinds.base.sql import DUCKDB_MACROS, overflow_in
 
 WORKER: Mapping[str, str] = {"threads": "1", "memory_limit": "1GB"}
 """Settings for several programs on one machine, each with its share; larger intermediates are spilled."""
+ALONE: Mapping[str, str] = {"memory_limit": "1GB"}
+"""Settings for one program with all cores; larger intermediates are spilled."""
 _BATCH = 10_000
 """Rows per batch, as many as in a batch of Spark: larger batches are not faster."""
 _CLOSED = {

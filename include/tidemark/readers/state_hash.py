@@ -4,6 +4,7 @@ Two states with equal hashes have the same keys with the same values. `_changed`
 compare states of two timelines; nor are floating-point sums and means, whose last bits depend on the grouping of runs.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -24,22 +25,25 @@ class StateHash:
     left_out: tuple[str, ...]
 
 
-def hash_of(schema: OperatorSchema, rows: pa.Table) -> StateHash:
+def hash_of(schema: OperatorSchema, rows: pa.Table | Iterable[pa.Table]) -> StateHash:
     """Returns the hash of resolved rows.
 
     Args:
         schema: the stored schema.
-        rows: one row per live key: key columns, state fields, and any others.
+        rows: one row per live key: key columns, state fields, and any others; in one table or in several.
     """
     sums = ", ".join(
         f"CAST(coalesce(sum(md5_number_{half}(t)), 0) AS VARCHAR) AS {half}" for half in ("upper", "lower")
     )
+    count = upper = lower = 0
     with open_query_runner() as ask:
-        (found,) = ask(f"SELECT {sums} FROM (SELECT {_text(schema)} AS t FROM rows)", rows=rows).to_pylist()
+        for part in [rows] if isinstance(rows, pa.Table) else rows:
+            (found,) = ask(f"SELECT {sums} FROM (SELECT {_text(schema)} AS t FROM rows)", rows=part).to_pylist()
+            count, upper, lower = count + part.num_rows, upper + int(found["upper"]), lower + int(found["lower"])
     names = [*(k.name for k in schema.keys), *(f.name for f in schema.fields if f.exact)]
-    whole = "\n".join([str(rows.num_rows), found["upper"], found["lower"], *names])
+    whole = "\n".join([str(count), str(upper), str(lower), *names])
     left_out = tuple(f.name for f in schema.fields if not f.exact)
-    return StateHash(sha256=sha256(whole.encode()).hexdigest(), rows=rows.num_rows, left_out=left_out)
+    return StateHash(sha256=sha256(whole.encode()).hexdigest(), rows=count, left_out=left_out)
 
 
 def first_differences(schema: OperatorSchema, one: pa.Table, other: pa.Table, limit: int) -> list[dict[str, object]]:

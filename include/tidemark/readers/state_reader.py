@@ -4,8 +4,9 @@ Nothing here imports pandas, which takes longer than most queries: pyarrow impor
 of a Python list.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,17 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
-from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group
+from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group, key_group_ranges
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
-from tidemark.readers.duckdb_session import WORKER, literal, open_connection, stream_batches, translate_duckdb_errors
+from tidemark.readers.duckdb_session import (
+    ALONE,
+    WORKER,
+    literal,
+    open_connection,
+    stream_batches,
+    translate_duckdb_errors,
+)
 from tidemark.sql.resolve import empty_columns, mapped_sql, resolving_sql, single_sql
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, WarehousePath, address_of, arrow_place, join_path, open_warehouse
@@ -28,6 +36,10 @@ from tidemark.tables.delta_tables import arrow_schema
 
 if TYPE_CHECKING:
     from tidemark.storage.s3_location import S3Place
+
+
+ROWS_AT_ONCE = 4_000_000
+"""Stored rows of a range of a stream: they fit into memory, and each range opens all files again."""
 
 
 def read_state(
@@ -199,19 +211,62 @@ def range_reader(
     return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
 
 
+def stream_state(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, first: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of `read_state` in bounded memory: one range of key groups after the other.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+        first: of each range, only so many rows, the first by key; the caller merges them.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    groups = tuple(groups_of(handle, lambda segment: _files_of(warehouse, segment)))
+    count = max(1, min(math.ceil(handle.rows / ROWS_AT_ONCE), schema.key_groups))
+    for of in key_group_ranges(schema.key_groups, count):
+        yield from _read_range(address_of(warehouse), schema, groups, now, of, _Mode(config=ALONE, first=first))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mode:
+    """How a range is read.
+
+    Attributes:
+        config: DuckDB's settings.
+        first: only so many rows, the first by key; None = all rows, in no particular order.
+    """
+
+    config: Mapping[str, str] = field(default_factory=lambda: WORKER)
+    first: int | None = None
+
+
 def _read_range(
-    address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
+    address: "str | S3Place",
+    schema: OperatorSchema,
+    groups: Sequence[Group],
+    now: Now,
+    key_groups: KeyGroupRange,
+    mode: _Mode = _Mode(),  # noqa: B008  (frozen)
 ) -> Iterator[pa.RecordBatch]:
     if not groups:
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
     with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
         relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
-        with open_connection([path for rows in relations for path in rows.files], WORKER) as connection:
+        with open_connection([path for rows in relations for path in rows.files], mode.config) as connection:
             if len(relations) > 1:
                 query = _splitting(connection, schema, now, *relations)
             else:
                 query = resolving_sql(schema, relations[0].register(connection, "rows"), now)
+            if mode.first is not None:
+                keys = ", ".join(quote(k.name) for k in schema.keys)
+                query = f'SELECT * FROM ({query}) AS "_resolved" ORDER BY {keys} LIMIT {mode.first}'
             yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
 
 
