@@ -145,9 +145,9 @@ class KafkaLagTrigger(BaseEventTrigger):
                 # Runs first: a run that has ended by now has its checkpoint in the lag that is measured next.
                 if not await asyncio.to_thread(self.count_runs):
                     lag = await asyncio.to_thread(self.measure)
-                    fires, decided = decide_event(self._rule, lag, memory, time.time_ns() // 1_000_000)
-                    fires = fires and not await asyncio.to_thread(self.count_runs)
-                    memory = decided if fires or decided.events == memory.events else memory
+                    wanted, decided = decide_event(self._rule, lag, memory, time.time_ns() // 1_000_000)
+                    fires = wanted and not await asyncio.to_thread(self.count_runs)
+                    memory = decided if fires or not wanted else memory
                 failures = 0
             except Exception as error:  # noqa: BLE001  (a poller that ends would be started again every second)
                 failures += 1
