@@ -6,6 +6,7 @@ The tests grow one topic and run in the order in which they are written.
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import psutil
@@ -157,3 +158,19 @@ def test_a_minimum_pause_is_kept_without_a_retry(harbours: Stack) -> None:
     assert {(plan["state"], plan["try_number"]) for plan in plans} == {("success", 1)}
     logs = ["".join(harbours.api.log_tail("berths", run["dag_run_id"], "plan", 1)) for run in runs(harbours, "berths")]
     assert any("the minimum pause after" in log for log in logs)
+
+
+def test_a_schedule_of_seconds_has_intervals_of_seconds(stack: Stack) -> None:
+    topics = Topics(stack.settings.kafka_address)
+    topics.make("tides", partitions=2)
+    until(lambda: _unpaused(stack, "tides"), "the DAG is not there")
+    try:
+        until(lambda: [r["state"] for r in runs(stack, "tides")].count("success") >= 4, "no four runs")
+    finally:
+        stack.api.patch("dags/tides", {"is_paused": True})
+    for run in runs(stack, "tides"):
+        start, end = (datetime.fromisoformat(run[f"data_interval_{side}"]) for side in ("start", "end"))
+        assert (run["run_type"], end - start, end.timestamp() % 10) == ("scheduled", timedelta(seconds=10), 0)
+    made = checkpoints(stack, "tides")
+    assert [c.plan.interval.end_ms % 10_000 for c in made if c.plan.interval is not None] == [0] * len(made)
+    assert len(made) >= 4

@@ -1,4 +1,4 @@
-"""Two pipelines for schedules by events: one reads ships when they wait, the other runs behind its checkpoints."""
+"""Pipelines for schedules: by ships that wait, behind the checkpoints of the first, and every few seconds."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,4 +30,9 @@ berths = Pipeline(
     source=KafkaSource("ships", Ship),
     operators=[Fold("harbours", key_by="harbour", state=Harbour)],
     min_pause=timedelta(seconds=30),
+)
+tides = Pipeline(
+    name="tides",
+    source=KafkaSource("tides", Ship),
+    operators=[Fold("harbours", key_by="harbour", state=Harbour)],
 )
