@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.minio import needs_minio, running_minio
+from tests.support.minio import MinioProcess, needs_minio, running_minio
 from tests.support.s3_proxy import S3Proxy
 
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ class S3Server:
         address: the address of the server itself, without faults.
         proxy: the proxy in front of it.
         client: a client for the test, which bypasses the proxy.
+        process: MinIO's; None if the server is moto's.
     """
 
     store: str
     address: str
     proxy: S3Proxy
     client: Any
+    process: MinioProcess | None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -134,7 +136,7 @@ def running_server(store: str, folder: Path) -> Iterator[S3Server]:
     import boto3
 
     key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-    with _started(store, folder) as port:
+    with _started(store, folder) as (port, process):
         address = f"http://127.0.0.1:{port}"
         client = boto3.client(
             "s3",
@@ -145,15 +147,15 @@ def running_server(store: str, folder: Path) -> Iterator[S3Server]:
         )
         proxy = S3Proxy("127.0.0.1", port, (key, secret), is_atomic=store != MOTO)
         with proxy, closing(client):
-            yield S3Server(store, address, proxy, client)
+            yield S3Server(store, address, proxy, client, process)
 
 
-def _started(store: str, folder: Path) -> AbstractContextManager[int]:
+def _started(store: str, folder: Path) -> AbstractContextManager[tuple[int, MinioProcess | None]]:
     return _moto() if store == MOTO else _minio(folder)
 
 
 @contextmanager
-def _moto() -> Iterator[int]:
+def _moto() -> Iterator[tuple[int, None]]:
     from moto.server import ThreadedMotoServer
 
     # werkzeug logs every request at a lower level.
@@ -161,12 +163,12 @@ def _moto() -> Iterator[int]:
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     try:
-        yield moto.get_host_and_port()[1]
+        yield moto.get_host_and_port()[1], None
     finally:
         moto.stop()
 
 
 @contextmanager
-def _minio(folder: Path) -> Iterator[int]:
+def _minio(folder: Path) -> Iterator[tuple[int, MinioProcess]]:
     with running_minio(folder, CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]) as store:
-        yield store.port
+        yield store.port, store

@@ -24,6 +24,13 @@ PROVIDERS = (
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
 """Credential providers of Spark's processes, in this order: Hadoop's configuration, then AWS's own chain."""
+_PATIENCE = {
+    "max_retries": "16",
+    "retry_timeout": "90s",
+    "backoff_config.init_backoff": "250ms",
+    "backoff_config.max_backoff": "3s",
+}
+"""deltalake by itself gives up after two seconds, before a store has started again."""
 _CONNECT_SECONDS, _REQUEST_SECONDS, _TRIES = 5, 30, 8
 
 
@@ -132,6 +139,7 @@ class S3Access:
         }
         if keys[2]:
             options["aws_session_token"] = keys[2]
+        options |= _PATIENCE
         if self.endpoint:
             options |= {"aws_endpoint": self.endpoint, "aws_allow_http": "true"}
         return options

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -228,6 +229,7 @@ def open_table(path: WarehousePath, version: int | None) -> DeltaTable:
     try:
         return DeltaTable(str(path), version=version, storage_options=storage_options(path))
     except (DeltaError, OSError) as error:
+        refuse_away(path, error)
         torn = ""
         if version is not None and not isinstance(path, BucketPath):
             found = opened_by_what_is_whole(path, version)
@@ -249,6 +251,7 @@ def newest(path: WarehousePath) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
+        refuse_away(path, error)
         raise unusable_table(path, f"its newest version is not readable ({error})") from error
 
 
@@ -317,6 +320,22 @@ def parse_commit(raw: bytes) -> FoundCommit:
         sha256=hashlib.sha256(raw).hexdigest(),
         parent=int(parent) if parent.isdecimal() else -1,
     )
+
+
+def refuse_away(path: WarehousePath, error: Exception) -> None:
+    """Refuses if deltalake failed because a store did not answer, or answered an error: the table may be whole.
+
+    Raises:
+        StoreError: the store, without texts of its own, which have many lines and may hold secrets.
+    """
+    if not isinstance(path, BucketPath) or "S3 error" not in str(error):
+        return
+    status = re.search(r"\b[45]\d\d\b(?= [A-Z])", str(error))
+    raise StoreError(
+        f"could not read or write the log of {path}: S3 answers {f'HTTP {status[0]}' if status else 'nothing'}",
+        safe="every completed checkpoint is intact.",
+        next="check the store, its permissions and TIDEMARK_S3_ENDPOINT, then repeat the command.",
+    ) from error
 
 
 def unusable_table(table: WarehousePath, why: str) -> StoreError:

@@ -22,7 +22,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, WarehousePath, join_path, storage_options, to_metadata
-from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, segment_files, unusable_table
+from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refuse_away, segment_files, unusable_table
 from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, sync_folder, translate_disk_errors
 
 # SQL types as Delta's schema JSON, for exactly the grammar of `FieldType.sql`.
@@ -269,6 +269,8 @@ class DeltaTables:
                 return Committed(commit=found, segment=_segment(request, found.version, planned))
             # A store may refuse both of two racing puts (S3's 409), so neither has committed.
             if failure is None or (again and not commit_at(self._path(request), version + 1)):
+                if failure is not None:
+                    refuse_away(self._path(request), failure)
                 raise _lost(request, failure)
         raise ConflictError(
             f"conflict: another writer commits to {request.table} at the same time",
@@ -339,10 +341,21 @@ class DeltaTables:
         if request.parent is not None:
             is_newest = table is not None and table.version() == request.parent.version
             parent = segment_files(self._path(request), request.parent, table if is_newest else None)
-            absent = [f.path for f in parent if not (self._path(request) / f.path).is_file()]
+            absent = [path for path in self._unlisted(request, parent) if not (self._path(request) / path).is_file()]
             if absent:
                 raise unusable_table(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
         return actions(request, files_in(table) if table else [], parent)
+
+    def _unlisted(self, request: CommitRequest, files: Sequence[LiveFile]) -> list[str]:
+        """The files of a table that have to be looked at one by one: on a disk all, in a bucket what no listing has."""
+        wanted, table = {f.path for f in files}, self._path(request)
+        if isinstance(table, BucketPath) and wanted:
+            below = f"{request.table}/"
+            for path, _ in table.folder.list_sizes(below, after=below + min(wanted)[:-1]):
+                wanted.discard(path.removeprefix(below))
+                if not wanted or path.removeprefix(below) > max(wanted):
+                    break
+        return sorted(wanted)
 
     def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:
         """Tries to commit once. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
