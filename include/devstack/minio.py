@@ -66,15 +66,15 @@ def _refuse_other_source(go: str, env: Mapping[str, str]) -> None:
     command = [go, "mod", "download", "-json", f"{MODULE}@{VERSION}"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     try:
-        told = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
-        told = {"Error": done.stderr.strip() or "no answer"}
-    if "Error" in told:
-        sys.stderr.write(f"{told['Error']}\n")
+        answer = {"Error": done.stderr.strip() or "no answer"}
+    if "Error" in answer:
+        sys.stderr.write(f"{answer['Error']}\n")
         raise TidemarkError("Go could not fetch MinIO, see above", next="check the network, then make setup-minio.")
-    if told["Sum"] != SUM:
+    if answer["Sum"] != SUM:
         raise TidemarkError(
-            f"the source of MinIO has the checksum {told['Sum']}, not {SUM}",
+            f"the source of MinIO has the checksum {answer['Sum']}, not {SUM}",
             safe="nothing was built.",
             next="find out what the module proxy serves (go env GOPROXY).",
         )

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.engine.session.session import SparkSettings
     from tidemark.engine.state.state_files import SparkWarehouse
-    from tidemark.storage.listed_store import ReadBodies
     from tidemark.tables.delta_tables import DeltaTables
     from tidemark.tables.integrity_check import TableChecks
 
@@ -91,28 +90,6 @@ class Context:
             name=name,
             index=self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json")),
         )
-
-    def glance(self, *, anew: bool = False) -> "Context":
-        """Returns a context for one answer that decides nothing, such as that of a page: see `storage.listed_store`.
-
-        For a warehouse on a disk it is this one: to list a folder there costs more than to read what is needed of it.
-
-        Args:
-            anew: read every object that the answer needs once, even those that this process has read before.
-        """
-        return self if self.warehouse.bucket is None else _Glance(self, anew=anew)
-
-    @property
-    def lasting(self) -> "Context":
-        """The context that this one was made of, if it is one for an answer, else this one."""
-        return self
-
-    @cached_property
-    def read_bodies(self) -> "ReadBodies":
-        """What the answers of this process have read of a bucket."""
-        from tidemark.storage.listed_store import ReadBodies
-
-        return ReadBodies()
 
     @cached_property
     def listener(self) -> StepListener:
@@ -305,37 +282,6 @@ class Context:
         held = self._locks.get((pipeline.name, plan.slot.timeline))
         if held is not None:
             held.renew(pipeline.checkpoint_timeout)
-
-
-class _Glance(Context):
-    """A context for one answer, with all parts of the context that it was made of but the stores."""
-
-    def __init__(self, base: Context, *, anew: bool) -> None:
-        from tidemark.storage.listed_store import ReadBodies
-
-        vars(self).update(vars(base))
-        self._base, self._bodies = base, ReadBodies() if anew else base.read_bodies
-        self._stores: dict[str, CheckpointStore] = {}
-
-    def require_pipeline(self, name: str) -> str:
-        """See `Context.require_pipeline`; a pipeline that has planned nothing has no other records either."""
-        return name if self.store(name).list("ids/") else super().require_pipeline(name)
-
-    def store(self, name: str) -> CheckpointStore:
-        """See `Context.store`."""
-        from tidemark.storage.listed_store import ListedStore
-        from tidemark.storage.s3_store import S3Store
-
-        if name not in self._stores:
-            store = self._base.store(name)
-            assert isinstance(store, S3Store)  # noqa: S101  (for the type checker: the warehouse is in a bucket)
-            self._stores[name] = ListedStore(store, self._bodies)
-        return self._stores[name]
-
-    @property
-    def lasting(self) -> Context:
-        """See `Context.lasting`."""
-        return self._base
 
 
 def open_context(settings: Settings | None = None) -> Context:

@@ -1,6 +1,6 @@
 """How many requests an answer takes over a bucket, by the proxy in front of the store.
 
-The pipeline has two operators, dead letters and 31 checkpoints that nobody has compacted or released. Its engine is a
+The pipeline has two operators, dead letters and 31 checkpoints without compaction and retention. Its engine is a
 twin; what the twin reads and writes itself, which are data files, does not count. A bound is a little above what was
 measured when it was set: whoever exceeds it has added a request per object somewhere.
 """

@@ -4,6 +4,7 @@ from tidemark.context import Context
 from tidemark.coordinator.recovery.integrity import KnownRecords, Tell, Verifier, tell_nobody
 from tidemark.coordinator.recovery.restore_points import RestorePoints
 from tidemark.errors import NotFoundError
+from tidemark.glance import glance_at
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.findings import Verified
 
@@ -25,7 +26,7 @@ def verify(
         CorruptObjectError: the record of the checkpoint's id is damaged, so that the manifest cannot be found.
         StoreError: the store could not be read.
     """
-    looked = context.glance(anew=True)
+    looked = glance_at(context, remember=False)
     verifier = open_verifier(looked, looked.require_pipeline(name), content=content)
     if at is not None:
         points = verifier.points

@@ -4,7 +4,7 @@ A page polls every few seconds, and each of its answers follows the same few rec
 per record and per look at a slot that is still free.
 
 Only answers that decide nothing may use it (adr/0033). They see the moment of the listing: a key that it lacks counts
-as free, and nobody probes the key behind the newest one. A body is remembered under the ETag that the listing gives,
+as free, and the key behind the newest one is not probed. A body is remembered under the ETag that the listing gives,
 so a warehouse that was created again under the same keys is read again.
 """
 

@@ -1,9 +1,9 @@
 """A table in a bucket, listed once: the sizes of its files, and the files of each version by replaying its commits.
 
-deltalake lists and reads the log of a table anew for each version that it opens. A check opens every version that a
+For each version that it opens, deltalake lists and reads the log of a table. A check opens every version that a
 restore point names, so over HTTP its requests grow with the square of their number. Here each commit is read once.
 
-It answers only what it is sure of: where a log has anything unusual, deltalake has to say what a reader finds.
+It gives only certain answers: if a log has anything unusual, deltalake has to say which files a reader finds.
 """
 
 import json

@@ -22,6 +22,7 @@ from tidemark.answers.checkpoint_facts import iso, iso_or_none
 from tidemark.answers.checkpoint_overview import CheckpointLine
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
+from tidemark.glance import glance_at
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -39,7 +40,7 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
         NotFoundError: no such pipeline, or the id was never planned.
         CorruptObjectError: its plan or its manifest is damaged.
     """
-    context = context.glance()
+    context = glance_at(context)
     entry = history_cache.get_entry(context, name, checkpoint)
     if entry is None:
         raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")

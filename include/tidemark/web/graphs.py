@@ -10,6 +10,7 @@ from typing import Any
 from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.lineage_graph import LineageEdge, LineageGraph, LineageNode, Plain
 from tidemark.context import Context
+from tidemark.glance import glance_at
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
@@ -49,7 +50,7 @@ def build_graph(context: Context, name: str, checkpoint: int) -> LineageGraph:
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
     """
-    context = context.glance()
+    context = glance_at(context)
     entries = {e.id: e for e in history_cache.list_entries(context, name)}
     entry = history_cache.get_entry(context, name, checkpoint)
     timelines = context.coordinator(name).timelines

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from tidemark.answers.checkpoint_overview import HistorySummary
 from tidemark.errors import NotFoundError
+from tidemark.glance import lasting
 from tidemark.ports import CheckpointStore
 from tidemark.web.history import History, HistoryEntry
 from tidemark.web.history_lines import summarize
@@ -73,7 +74,7 @@ _CACHES: "WeakKeyDictionary[Context, HistoryCache]" = WeakKeyDictionary()
 
 
 def _histories(context: "Context") -> HistoryCache:
-    return _CACHES.setdefault(context.lasting, HistoryCache())
+    return _CACHES.setdefault(lasting(context), HistoryCache())
 
 
 def require_planned(context: "Context", name: str) -> str:

@@ -22,6 +22,7 @@ from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch, branch
 from tidemark.coordinator.records.timelines import Stops
 from tidemark.errors import CorruptObjectError
+from tidemark.glance import glance_at
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import observability, runs, savepoints
@@ -42,7 +43,7 @@ def get_overview(context: Context, name: str, query: HistoryQuery) -> Checkpoint
         NotFoundError: no such pipeline.
         StoreError: the store could not be read.
     """
-    context = context.glance()
+    context = glance_at(context)
     entries, remembered = history_cache.read_history(context, name)
     discarded = remembered.history.discarded
     branches, pins, trouble = _related(context, name)
@@ -82,7 +83,7 @@ def list_points(context: Context, name: str, last: int) -> list[ChartPoint]:
     Raises:
         NotFoundError: no such pipeline.
     """
-    context = context.glance()
+    context = glance_at(context)
     _, remembered = history_cache.read_history(context, name)
     timelines = context.coordinator(name).timelines
     live = branch(timelines, timelines.live(), timelines.live())
@@ -96,7 +97,7 @@ def list_timelines(context: Context, name: str) -> list[TimelineNode]:
     Raises:
         NotFoundError: no such pipeline.
     """
-    context = context.glance()
+    context = glance_at(context)
     on: dict[str, list[PinnedCheckpoint]] = {}
     for record in savepoints.open_savepoints(context, history_cache.require_planned(context, name)).list():
         on.setdefault(record.timeline, []).append(PinnedCheckpoint(name=record.name, checkpoint=record.checkpoint))
@@ -110,7 +111,7 @@ def list_savepoints(context: Context, name: str, *, disposed: bool = False) -> l
     Raises:
         NotFoundError: no such pipeline.
     """
-    context = context.glance()
+    context = glance_at(context)
     found = savepoints.open_savepoints(context, history_cache.require_planned(context, name)).list(disposed=disposed)
     return [savepoints.describe_savepoint(context, name, record) for record in reversed(found)]
 
@@ -123,7 +124,7 @@ def find_made_by(context: Context, name: str, dag_id: str, run_id: str) -> RunPr
     Raises:
         NotFoundError: no such pipeline.
     """
-    context = context.glance()
+    context = glance_at(context)
     entries, _ = history_cache.read_history(context, name)
     begun = [b.genesis for b in timeline_operations.list_timelines(context, name) if b.genesis is not None]
     pinned = savepoints.open_savepoints(context, name).list(disposed=True)

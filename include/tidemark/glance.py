@@ -1,0 +1,61 @@
+"""A context for one answer that decides nothing, such as that of a page; over a bucket it lists the records once.
+
+See `storage.listed_store` and adr/0033.
+"""
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from tidemark.context import Context
+from tidemark.ports import CheckpointStore
+
+if TYPE_CHECKING:
+    from tidemark.storage.listed_store import ReadBodies
+
+_BODIES: "WeakKeyDictionary[Context, ReadBodies]" = WeakKeyDictionary()
+
+
+def glance_at(context: Context, *, remember: bool = True) -> Context:
+    """Returns the context for one answer, with all parts of `context` but the stores.
+
+    For a warehouse on a disk it is `context` itself: there, a listing costs more than the reads that it saves.
+
+    Args:
+        context: of this process.
+        remember: use the records that earlier answers of this process have read; else each is read once.
+    """
+    if context.warehouse.bucket is None:
+        return context
+    from tidemark.storage.listed_store import ReadBodies
+
+    base = lasting(context)
+    return _Glance(base, _BODIES.setdefault(base, ReadBodies()) if remember else ReadBodies())
+
+
+def lasting(context: Context) -> Context:
+    """The context that lives as long as the process, for a context of one answer."""
+    return context.base if isinstance(context, _Glance) else context
+
+
+class _Glance(Context):
+    """See `glance_at`."""
+
+    def __init__(self, base: Context, bodies: "ReadBodies") -> None:
+        vars(self).update(vars(base))
+        self.base, self._bodies = base, bodies
+        self._stores: dict[str, CheckpointStore] = {}
+
+    def require_pipeline(self, name: str) -> str:
+        """See `Context.require_pipeline`."""
+        return name if self.store(name).list("ids/") else super().require_pipeline(name)
+
+    def store(self, name: str) -> CheckpointStore:
+        """See `Context.store`."""
+        from tidemark.storage.listed_store import ListedStore
+        from tidemark.storage.s3_store import S3Store
+
+        if name not in self._stores:
+            store = self.base.store(name)
+            assert isinstance(store, S3Store)  # noqa: S101  (for the type checker: the warehouse is in a bucket)
+            self._stores[name] = ListedStore(store, self._bodies)
+        return self._stores[name]
