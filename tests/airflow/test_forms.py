@@ -17,6 +17,12 @@ REQUIRED = {
     "fork": ["pipeline", "source", "name"],
     "patch": ["pipeline", "source", "name"],
     "backfill": ["pipeline", "mode"],
+    "stop": ["pipeline"],
+    "resume": ["pipeline"],
+    "promote": ["pipeline", "name"],
+    "close": ["pipeline", "name"],
+    "hold": ["pipeline"],
+    "erase": ["pipeline", "uid", "key"],
     "flights": [],
 }
 
@@ -33,10 +39,14 @@ def form(airflow_home: Path) -> Any:
 
 def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.backfill_conf import BackfillConf
+    from tidemark.airflow.erase_dags import EraseConf
     from tidemark.airflow.fork_dags import ForkConf
+    from tidemark.airflow.hold_dags import HoldConf
     from tidemark.airflow.patch_dags import PatchConf
     from tidemark.airflow.restore_dags import RestoreConf
     from tidemark.airflow.savepoint_dags import SavepointConf
+    from tidemark.airflow.stop_dags import ResumeConf, StopConf
+    from tidemark.airflow.timeline_dags import CloseConf, PromoteConf
     from tidemark.airflow.trigger_form import RunConf
 
     kept: dict[str, type[BaseModel]] = {
@@ -45,6 +55,12 @@ def model(dag: str) -> type[BaseModel]:
         "fork": ForkConf,
         "patch": PatchConf,
         "backfill": BackfillConf,
+        "stop": StopConf,
+        "resume": ResumeConf,
+        "promote": PromoteConf,
+        "close": CloseConf,
+        "hold": HoldConf,
+        "erase": EraseConf,
         "flights": RunConf,
     }
     return kept[dag]
@@ -76,7 +92,8 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
     from airflow.dag_processing.dagbag import DagBag
 
     assert {name: set(dag.tags) for name, dag in DagBag(ROOT / "dags").dags.items()} == dict.fromkeys(
-        ("flights", "flights_compact", "savepoint", "restore", "fork", "patch", "backfill", "retention", "watch"),
+        ("flights", "flights_compact", "savepoint", "restore", "fork", "patch", "backfill", "retention", "watch")
+        + ("stop", "resume", "promote", "close", "hold", "erase"),
         {"tidemark", "flights"},
     )
 

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from tidemark.airflow.checkpoint_dags import checkpoint_dag
     from tidemark.airflow.compaction_dags import compaction_dag
     from tidemark.airflow.deadline_dags import watch_dag
+    from tidemark.airflow.erase_dags import erase_dag
     from tidemark.airflow.fork_dags import fork_dag
+    from tidemark.airflow.hold_dags import hold_dag
     from tidemark.airflow.kafka_lag import KafkaLag
     from tidemark.airflow.patch_dags import patch_dag
     from tidemark.airflow.restore_dags import restore_dag
     from tidemark.airflow.retention_dags import retention_dag
     from tidemark.airflow.savepoint_dags import savepoint_dag
+    from tidemark.airflow.stop_dags import resume_dag, stop_dag
+    from tidemark.airflow.timeline_dags import close_dag, promote_dag
     from tidemark.coordinator.checkpoints.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 
 __all__ = [
@@ -30,12 +34,18 @@ __all__ = [
     "backfill_dag",
     "checkpoint_dag",
     "checkpoints_of",
+    "close_dag",
     "compaction_dag",
+    "erase_dag",
     "fork_dag",
+    "hold_dag",
     "patch_dag",
+    "promote_dag",
     "restore_dag",
+    "resume_dag",
     "retention_dag",
     "savepoint_dag",
+    "stop_dag",
     "watch_dag",
 ]
 
@@ -48,12 +58,18 @@ _HOMES = {
     "backfill_dag": "tidemark.airflow.backfill_dags",
     "checkpoint_dag": "tidemark.airflow.checkpoint_dags",
     "checkpoints_of": "tidemark.airflow.assets",
+    "close_dag": "tidemark.airflow.timeline_dags",
     "compaction_dag": "tidemark.airflow.compaction_dags",
+    "erase_dag": "tidemark.airflow.erase_dags",
     "fork_dag": "tidemark.airflow.fork_dags",
+    "hold_dag": "tidemark.airflow.hold_dags",
     "patch_dag": "tidemark.airflow.patch_dags",
+    "promote_dag": "tidemark.airflow.timeline_dags",
     "restore_dag": "tidemark.airflow.restore_dags",
+    "resume_dag": "tidemark.airflow.stop_dags",
     "retention_dag": "tidemark.airflow.retention_dags",
     "savepoint_dag": "tidemark.airflow.savepoint_dags",
+    "stop_dag": "tidemark.airflow.stop_dags",
     "watch_dag": "tidemark.airflow.deadline_dags",
 }
 

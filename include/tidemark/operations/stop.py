@@ -12,6 +12,21 @@ from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest, StepListener
 
 
+def plan_stop(context: Context, name: str, request: SavepointRequest | None = None) -> dict[str, object]:
+    """Returns whether a pipeline is stopped, and what a stop would leave behind; writes nothing.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        request: the savepoint that the stop would make; None = none.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        ConflictError: the pipeline is stopped already without this savepoint, or its name is taken.
+    """
+    return Stopping(context.coordinator(context.require_pipeline(name))).plan(request)
+
+
 def stop(context: Context, name: str, why: str) -> Stopped:
     """Stops a pipeline at once: no further plan is made; a checkpoint in progress may end.
 

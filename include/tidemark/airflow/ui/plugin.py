@@ -4,7 +4,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidemark.airflow.ui import pausing
+from tidemark.airflow.ui import pausing, stopping
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
@@ -18,7 +18,7 @@ class TidemarkPlugin(AirflowPlugin):
     """An app's name is the global that its bundle sets, and the label of its tab or menu entry."""
 
     name = "tidemark"
-    listeners = [pausing]
+    listeners = [pausing, stopping]
     fastapi_apps = [{"app": app, "url_prefix": "/tidemark", "name": "Tidemark"}]
     react_apps = [
         {

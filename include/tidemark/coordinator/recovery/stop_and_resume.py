@@ -46,6 +46,31 @@ class Stopping:
 
     coordinator: CheckpointCoordinator
 
+    def plan(self, request: SavepointRequest | None = None) -> dict[str, object]:
+        """Returns whether the pipeline is stopped, its newest checkpoint, and one in progress; writes nothing.
+
+        Raises:
+            ConflictError: it is stopped already without this savepoint, or the name is taken.
+        """
+        standing, newest = self._stops.current(), next(self.coordinator.checkpoints(), None)
+        if standing is not None and request is not None:
+            self._repeat_stop(standing, request)
+        taken = None if request is None else Savepoints(self.coordinator).find(request.name)
+        if standing is None and taken is not None and (newest is None or taken.checkpoint != newest.id):
+            raise ConflictError(
+                f"savepoint {taken.name!r} exists already and pins {taken.checkpoint_name}",
+                safe=_RUNS_ON,
+                next="choose another name.",
+            )
+        found = self.coordinator.open_plan()
+        return {
+            "stopped": standing is not None,
+            "why": None if standing is None else standing.why,
+            "drained": standing is not None and standing.drained,
+            "newest": None if newest is None else newest.plan.name,
+            "in_progress": found.plan.name if isinstance(found, OpenPlan | SealedPlan) else None,
+        }
+
     def stop(self, why: str) -> Stopped:
         """Stops without a savepoint; a pipeline that is stopped already stays as it is.
 

@@ -1,0 +1,6 @@
+"""The hold DAG of the trips."""
+
+from tests.airflow.pipelines.trips import trips
+from tidemark.airflow import hold_dag
+
+dag = hold_dag([trips])
