@@ -23,7 +23,7 @@ from tidemark.errors import UsageError
 from tidemark.model.core.connect_address import add_parameter
 from tidemark.model.core.names import S3Url, is_url
 
-# The S3-compatible store of the warehouse and of exports. No setting holds credentials.
+# The store of the warehouse and of exports. No setting holds its credentials.
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 """A URL of a server, without a user name."""
 
@@ -50,10 +50,8 @@ class S3Settings(BaseSettings):
         return value or None
 
 
-# How clients authenticate to Kafka: one group of settings, translated for both clients.
-#
-# This part does not connect. librdkafka gets paths of files, because it runs on the machine that has them. Spark's Java
-# client gets their contents, because its executors may run elsewhere.
+# How both clients authenticate to Kafka. librdkafka gets paths of files, because it runs on the machine that has them.
+# Spark's Java client gets their contents, because its executors may run elsewhere.
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -62,6 +60,7 @@ _LOGIN_MODULES: dict[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_TOKEN_FILES = ("spark_token_file", "airflow_token_file")
 _FILES = ("kafka_sasl_password_file", "kafka_ssl_ca", "kafka_ssl_certificate", "kafka_ssl_key")
 _LONGEST_FILE = 1024 * 1024
 
@@ -200,6 +199,10 @@ def _content(name: str, path: Path) -> str:
         ) from error
 
 
+def _token(name: str, path: Path | None, secret: SecretStr | None) -> str:
+    return _content(name, path).strip() if path else secret.get_secret_value() if secret else ""
+
+
 def _quoted(text: str) -> str:
     """Quotes a word of a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -253,9 +256,7 @@ class ConnectSettings(BaseSettings):
         Raises:
             UsageError: the file cannot be read.
         """
-        if self.spark_token_file is not None:
-            return _content("TIDEMARK_SPARK_TOKEN_FILE", self.spark_token_file).strip()
-        return self.spark_token.get_secret_value() if self.spark_token else ""
+        return _token("TIDEMARK_SPARK_TOKEN_FILE", self.spark_token_file, self.spark_token)
 
 
 class Settings(KafkaSettings, ConnectSettings, S3Settings):
@@ -286,6 +287,9 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
     spark_parallelism: int | None = Field(None, ge=1, le=10_000)
     airflow_port: Port | None = None
     airflow_database: SecretStr | None = None
+    airflow_url: str | None = None
+    airflow_token: SecretStr | None = None
+    airflow_token_file: Path | None = None
     spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
     spark_java_options: str = ""
     checkpoint_deadline: str = ""
@@ -308,8 +312,8 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
             "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
             "jars": _below(root, values["jars"]) if values.get("jars") else None,
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
-            "spark_token": values.get("spark_token") or None,
-            "spark_token_file": _below(root, values["spark_token_file"]) if values.get("spark_token_file") else None,
+            **{name: values.get(name) or None for name in ("spark_token", "airflow_url", "airflow_token")},
+            **{name: _below(root, values[name]) if values.get(name) else None for name in _TOKEN_FILES},
         }
 
     @field_validator("checkpoint_deadline")
@@ -320,6 +324,14 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
         except UsageError as error:
             raise ValueError(f"{error.what}; {error.next}") from error
         return value
+
+    @model_validator(mode="after")
+    def _check_airflow(self) -> "Settings":
+        if self.airflow_url and not ENDPOINT.fullmatch(self.airflow_url):
+            raise ValueError("TIDEMARK_AIRFLOW_URL must be http(s)://HOST:PORT, without a user name")
+        if [self.airflow_token, self.airflow_token_file].count(None) != 2 - bool(self.airflow_url):
+            raise ValueError("TIDEMARK_AIRFLOW_URL needs either TIDEMARK_AIRFLOW_TOKEN_FILE or TIDEMARK_AIRFLOW_TOKEN")
+        return self
 
     @field_validator("statsd")
     @classmethod
@@ -334,6 +346,11 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
         if value and not (ENDPOINT.fullmatch(value) or _TOPIC.fullmatch(value) or value.startswith("file:")):
             raise ValueError("must be http(s)://HOST:PORT, kafka://HOST:PORT/TOPIC or file:PATH, without a user name")
         return value or None
+
+    @property
+    def airflow_bearer(self) -> str:
+        """The token of the Airflow at `airflow_url`."""
+        return _token("TIDEMARK_AIRFLOW_TOKEN_FILE", self.airflow_token_file, self.airflow_token)
 
     def deadline_ms(self, pipeline: str) -> int | None:
         """Returns the longest time that a pipeline may take between completed checkpoints; None = no limit."""

@@ -1,7 +1,7 @@
 """A client for Airflow's REST API, on the standard library: starts and watches DAG runs, and reads their logs.
 
-It connects to the loopback address only, so it bypasses any proxy. SQLite answers some writes with "database is
-locked"; the client retries them.
+The embedded Airflow is on the loopback address, so requests to it bypass any proxy. SQLite answers some writes with
+"database is locked"; the client retries them.
 """
 
 import json
@@ -31,20 +31,29 @@ class AirflowError(TidemarkError):
         self.status = status
 
 
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, because urllib would send the token to the other host."""
+
+    def redirect_request(self, *_: object) -> None:
+        """See the base class: None makes the redirect an error."""
+
+
 class AirflowApi:
     """One user's session.
 
     Args:
         address: the base URL.
-        user: the user's name.
+        user: the user's name; empty = the token is the only credential.
         password: the user's password. The session keeps it to renew its token, and never prints it.
+        token: a token of another Airflow's API.
     """
 
-    def __init__(self, address: str, user: str, password: str) -> None:
+    def __init__(self, address: str, user: str = "", password: str = "", *, token: str = "") -> None:
         self.address = address.rstrip("/")
-        self._login = {"username": user, "password": password}
-        self._token = ""
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._login = {"username": user, "password": password} if user else None
+        self._token = token
+        direct = [urllib.request.ProxyHandler({})] if user else []
+        self._opener = urllib.request.build_opener(_SameHost, *direct)
 
     def get(self, path: str, **query: str | int | bool | list[str]) -> Json:
         """Sends a GET; `path` is relative to `/api/v2/`."""
@@ -81,6 +90,8 @@ class AirflowApi:
                 time.sleep(PAUSE)
 
     def _authenticated(self, method: str, path: str, body: Mapping[str, object] | None) -> Json:
+        if self._login is None:
+            return self._send(method, path, body)
         if not self._token:
             self._token = self._send("POST", "/auth/token", self._login)["access_token"]
         try:
@@ -96,28 +107,29 @@ class AirflowApi:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        # The address is always the embedded Airflow's.
+        # The address is the embedded Airflow's, or a checked setting.
         request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=TIMEOUT) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
-            raise _refusal(method, path, error.code, error.read()) from error
+            raise self._refusal(method, path, error.code, error.read()) from error
         except OSError as error:
+            remedy = (
+                "correct TIDEMARK_AIRFLOW_URL, or start that Airflow." if self._login is None else "tidemark status"
+            )
             raise AirflowError(
-                f"Airflow at {self.address} did not answer {method} {path}: {error}", next="tidemark status"
+                f"Airflow at {self.address} did not answer {method} {path}: {error}", next=remedy
             ) from error
         found: Json = json.loads(text) if text else {}
         return found
 
-
-def _refusal(method: str, path: str, status: int, text: bytes) -> AirflowError:
-    detail = text.decode(errors="replace")[:400]
-    return AirflowError(
-        f"Airflow answered {method} {path} with {status}: {detail}",
-        next="tidemark logs airflow-api-server",
-        status=status,
-    )
+    def _refusal(self, method: str, path: str, status: int, text: bytes) -> AirflowError:
+        detail = text.decode(errors="replace")[:400]
+        remedy = "tidemark logs airflow-api-server"
+        if self._login is None:
+            remedy = "correct TIDEMARK_AIRFLOW_URL, or take a token whose user may read and edit the DAGs."
+        return AirflowError(f"Airflow answered {method} {path} with {status}: {detail}", next=remedy, status=status)
 
 
 def _text(entry: object) -> str:

@@ -89,6 +89,15 @@ def add_login(login: Login) -> None:
 
 
 def dags_of(settings: Settings, pipeline: str) -> PipelineDags | None:
-    """Returns a pipeline's DAGs in the first Airflow that a login finds, or None if none finds one."""
+    """Returns a pipeline's DAGs in the Airflow that `TIDEMARK_AIRFLOW_URL` names.
+
+    Without it, in the first Airflow that a login finds; None if none finds one.
+
+    Raises:
+        UsageError: the file with the token cannot be read.
+    """
+    if settings.airflow_url:
+        api = AirflowApi(settings.airflow_url, token=settings.airflow_bearer)
+        return PipelineDags(api=api, pipeline=pipeline)
     sessions = (login(settings) for login in _LOGINS)
     return next((PipelineDags(api=api, pipeline=pipeline) for api in sessions if api is not None), None)

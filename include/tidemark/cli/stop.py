@@ -1,9 +1,12 @@
 """`tidemark stop` and `tidemark resume`: stop a pipeline and its DAGs, with or without a savepoint, and resume them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from tidemark.cli.airflow_api import AirflowError
 from tidemark.cli.airflow_dags import dags_of
 from tidemark.cli.option_groups import Note
 from tidemark.cli.output import JsonFlag, note, show_fields
@@ -63,8 +66,10 @@ def stop(
     _report(pipeline, done)
     dags = dags_of(context.settings, pipeline)
     if dags is None:
-        note("no Airflow is running here, so no DAG was paused; DAG runs will fail because the pipeline is stopped.")
-    paused = [] if dags is None else dags.pause(wait, note)
+        note("no DAG was paused: no Airflow runs here, and TIDEMARK_AIRFLOW_URL is not set. DAG runs will fail")
+        note("because the pipeline is stopped.")
+    with _still(f"{pipeline} is stopped: no plan is made."):
+        paused = [] if dags is None else dags.pause(wait, note)
     show_fields({**body_of(stop_operations.describe_stop(pipeline, done)), "paused_dags": paused}, as_json=as_json)
 
 
@@ -85,8 +90,19 @@ def resume(
     if done is None:
         note(f"{pipeline} was not stopped.")
     dags = dags_of(context.settings, pipeline)
-    unpaused = [] if dags is None else dags.unpause()
+    with _still(f"{pipeline} is not stopped any more; its DAGs may be paused."):
+        unpaused = [] if dags is None else dags.unpause()
     show_fields({"pipeline": pipeline, "resumed": done is not None, "unpaused_dags": unpaused}, as_json=as_json)
+
+
+@contextmanager
+def _still(safe: str) -> Iterator[None]:
+    """Adds to an error of Airflow what the command has done nevertheless."""
+    try:
+        yield
+    except AirflowError as error:
+        error.safe = safe
+        raise
 
 
 def _report(pipeline: str, done: Stopped) -> None:
