@@ -96,3 +96,31 @@ def test_they_are_unpaused_without_waiting(dags: PipelineDags) -> None:
 
 def test_an_airflow_that_is_not_up_has_no_dags_to_pause(tmp_path: Any) -> None:
     assert dags_of(Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1").settings, "flights") is None
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Redirects each request to `/other` of the same server, and keeps what it was sent there."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(f"{self.path} {self.headers['Authorization']}")
+        self.send_response(302)
+        self.send_header("Location", "/other")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
+def test_a_token_follows_no_redirect_and_is_in_no_error() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = AirflowApi(f"http://127.0.0.1:{server.server_port}", token="canary")
+        with pytest.raises(AirflowError, match="302") as refused:
+            api.get("dags")
+        server.shutdown()
+    assert _Elsewhere.seen == ["/api/v2/dags Bearer canary"]
+    assert "canary" not in f"{refused.value!s}{vars(refused.value)}"
+    assert "TIDEMARK_AIRFLOW_URL" in refused.value.next

@@ -126,3 +126,21 @@ def test_pipelines_are_in_the_first_usual_folder_that_exists(tmp_path: Path) -> 
     for folder in reversed(PIPELINE_FOLDERS):
         (tmp_path / folder).mkdir(parents=True)
         assert _load(tmp_path).pipelines == (tmp_path / folder,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"airflow_url": "http://airflow:8080"}, "needs either TIDEMARK_AIRFLOW_TOKEN_FILE or TIDEMARK_AIRFLOW_TOKEN"),
+        ({"airflow_token": "hidden-word"}, "TIDEMARK_AIRFLOW_URL needs either"),
+        ({"airflow_url": "http://a:1", "airflow_token": "hidden-word", "airflow_token_file": "f"}, "needs either"),
+        ({"airflow_url": "http://ann:hidden-word@a:1", "airflow_token": "hidden-word"}, "without a user name"),
+    ],
+)
+def test_another_airflow_needs_one_token(tmp_path: Path, fields: dict[str, str], wrong: str) -> None:
+    with pytest.raises(UsageError, match=wrong) as refused:
+        load_settings(root=tmp_path, **fields)
+    assert "hidden-word" not in str(refused.value)
+    settings = load_settings(root=tmp_path, airflow_url="https://airflow.example/x", airflow_token="hidden-word")
+    assert settings.airflow_bearer == "hidden-word"
+    assert "hidden-word" not in f"{settings!r}{settings.model_dump_json()}"
