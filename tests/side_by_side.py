@@ -36,7 +36,10 @@ LONG_WITH_SERVICES = (
         "tests/perf/peers",
     ],
 )
-LONG = (["tests/power_loss", "tests/simulation", "tests/deliveries"], ["tests/retention"])
+LONG = (
+    ["tests/power_loss", "tests/simulation", "tests/deliveries"],
+    ["tests/retention", "tests/airflow/test_long_backfill.py"],
+)
 """Tests that try thousands of crash states and schedules."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import PLUGINS
 from tests.airflow.test_dag_runs import DagRun, states
 from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
 from tests.support.airflow import AirflowPipeline
@@ -24,24 +23,23 @@ Asked = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def listening(world: AirflowPipeline, trips: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def listening(world: AirflowPipeline, trips: Any) -> Iterator[None]:
     """The listeners are registered, as the plugin registers them in the scheduler, and no DAG is paused."""
     from airflow.listeners.listener import get_listener_manager
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
 
-    monkeypatch.syspath_prepend(str(PLUGINS))
-    from tidemark_ui.plugin import TidemarkPlugin
+    from tidemark.airflow.ui.plugin import TidemarkPlugin
 
     manager = get_listener_manager()
     trips.test(logical_date=None, run_conf={"max_record": 1})  # it is in the database now
     for listener in TidemarkPlugin.listeners:
-        manager.add_listener(listener)  # type: ignore[no-untyped-call]  # Airflow's
+        manager.add_listener(listener)
     with create_session() as session:
         for model in session.query(DagModel):
             model.is_paused = False
     yield
-    manager.clear()  # type: ignore[no-untyped-call]  # Airflow's
+    manager.clear()
 
 
 @pytest.fixture
