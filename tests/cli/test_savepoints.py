@@ -179,7 +179,7 @@ def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: S
         "pipeline": "till", "stopped": True, "why": "disk swap", "savepoint": "last", "checkpoint": "chk-4",
         "drained": False, "in_progress": None, "followed_by": None, "paused_dags": [],
     }  # fmt: skip
-    assert "no Airflow is running here" in done.err
+    assert "no Airflow runs here" in done.err
     assert sum(s["records"] for s in shop.tidemark("checkpoint", "list", "till", "--json").ok().json) == 67
     shop.tidemark("run", "till").failed(4, "STOPPED", "disk swap", "tidemark resume till")
     again = shop.tidemark("stop", "till", "--savepoint", "last", "--json").ok().json

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
@@ -15,6 +16,7 @@ from tidemark.engine.session.class_archive import COMPILE_LATE, QUIET, archive_o
 
 SPARK_HOME = Path(pyspark.__file__).parent
 CLASS_PATH, OPTIONS, SERVED = "spark.driver.extraClassPath", "spark.driver.defaultJavaOptions", "spark.jars"
+PACKAGES = "spark.jars.packages"
 MAKES = """
 import sys
 from pathlib import Path
@@ -35,12 +37,15 @@ spark.stop()
 """
 
 
+A, B = "delta-spark_4.1_2.13-4.4.0.jar", "spark-sql-kafka-0-10_2.13-4.1.3.jar"
+
+
 @pytest.fixture
 def jars(tmp_path: Path) -> Path:
-    """A folder with two jars."""
+    """A folder with the two jars that a driver needs."""
     folder = tmp_path / "jars" / "spark"
     folder.mkdir(parents=True)
-    for name in ("b.jar", "a.jar"):
+    for name in (B, A):
         (folder / name).write_text(name)
     return folder
 
@@ -59,13 +64,27 @@ def _archive(jars: Path) -> Path:
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[2,1,512]"])
 def test_executors_of_their_own_are_served_jars(master: str, jars: Path) -> None:
-    assert jar_conf(master, [jars, None], {}, SPARK_HOME) == {SERVED: f"{jars / 'a.jar'},{jars / 'b.jar'}"}
+    assert jar_conf(master, [jars, None], {}, SPARK_HOME) == {SERVED: f"{jars / A},{jars / B}"}
     assert jar_conf(master, [None, None], {}, SPARK_HOME) == {}
 
 
 def test_a_driver_that_is_its_executor_has_jars_on_its_class_path_before_anybody_elses(jars: Path) -> None:
     found = _conf(jars, spark_driver_extraClassPath="/theirs")
-    assert found == {CLASS_PATH: f"{jars / 'a.jar'}:{jars / 'b.jar'}:/theirs", OPTIONS: COMPILE_LATE}
+    assert found == {CLASS_PATH: f"{jars / A}:{jars / B}:/theirs", OPTIONS: COMPILE_LATE}
+
+
+def test_jars_that_are_missing_are_resolved_in_the_versions_of_the_installed_packages(jars: Path) -> None:
+    delta = f"io.delta:delta-spark_4.1_2.13:{version('delta-spark')}"
+    kafka = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+    assert PACKAGES not in _conf(jars)
+    (jars / A).unlink()
+    assert _conf(jars)[PACKAGES] == delta
+    (jars / B).unlink()
+    assert _conf(jars, spark_jars_packages="mine:own:1")[PACKAGES] == f"mine:own:1,{delta},{kafka}"
+    bucket = jar_conf("spark://host:7077", [jars, jars.parent / "s3"], {}, SPARK_HOME)
+    (hadoop,) = (SPARK_HOME / "jars").glob("hadoop-client-api-*.jar")
+    right = hadoop.stem.removeprefix("hadoop-client-api-")
+    assert bucket == {PACKAGES: f"{delta},{kafka},org.apache.hadoop:hadoop-aws:{right}"}
 
 
 def test_an_archive_is_mapped_where_there_is_one_and_their_options_come_last(jars: Path) -> None:
@@ -80,7 +99,7 @@ def test_an_archive_is_mapped_where_there_is_one_and_their_options_come_last(jar
 
 def test_another_jar_is_another_archive(jars: Path) -> None:
     before = _archive(jars)
-    (jars / "a.jar").write_text("a newer one")
+    (jars / A).write_text("a newer one")
     after = _archive(jars)
     (jars / "c.jar").touch()
     assert len({before, after, _archive(jars)}) == 3

@@ -45,7 +45,8 @@ def jar_packages(folders: Sequence[Path | None], jars: Sequence[Path], spark_hom
     them in its cache. The versions are those of the installed packages.
 
     Args:
-        folders: the folders that should hold the jars; one named `s3` if the warehouse is in a bucket.
+        folders: the folders that should hold the jars; one named `s3` if the warehouse is in a bucket. If there are
+            none, the caller gets its jars in another way.
         jars: the jars in them.
         spark_home: the folder of the pyspark wheel, whose own jars count too.
 
@@ -55,6 +56,8 @@ def jar_packages(folders: Sequence[Path | None], jars: Sequence[Path], spark_hom
     Raises:
         EngineError: jars are missing, and the package that says which ones is not installed.
     """
+    if not any(folders):
+        return ""
     names = [jar.name for jar in (*jars, *(spark_home / "jars").glob("*.jar"))]
     missing = []
     if not any(name.startswith("delta-spark_") for name in names):
