@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 
 from tidemark.model.checkpoint.segments import LOG
 from tidemark.ports import LiveFile, WrittenFile
-from tidemark.storage.s3_folder import S3Folder
+
+if TYPE_CHECKING:
+    from tidemark.storage.s3_folder import S3Folder
 
 _KNOWN = frozenset({"add", "remove", "commitInfo", "protocol", "metaData", "txn"})
 _AT_ONCE = 8
@@ -34,7 +36,7 @@ class ListedTable:
         path: of the table.
     """
 
-    warehouse: S3Folder
+    warehouse: "S3Folder"
     path: str
     _commits: dict[int, bytes | None] = field(default_factory=dict)
     _bases: dict[int, dict[str, LiveFile] | None] = field(default_factory=dict)
