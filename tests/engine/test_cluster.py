@@ -25,7 +25,7 @@ from devstack.demo.topic_loader import partition_of
 from tests.support.cli import Command
 from tests.support.kafka import Sent, Topics
 from tests.support.spark_cluster import QUICK_JAVA, ROOT, connect_server, environment, standalone
-from tidemark.airflow.spark_jobs import SparkJob, fold
+from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold
 from tidemark.context import open_context
 from tidemark.operations import checkpoints, reads
 from tidemark.ports import PlanRequest
@@ -197,7 +197,7 @@ def test_an_executor_and_a_worker_die_in_the_middle_and_state_is_that_of_one_mac
     def submitted() -> None:
         planned = checkpoints.plan(context, "flights", asked(1))
         assert planned.slot is not None
-        fold(SparkJob(context.settings, "checkpoint", "fold", said.append), "flights", planned.slot, asked(1))
+        fold(SparkJob(context.settings, CHECKPOINT_JOB, "fold", said.append), "flights", planned.slot, asked(1))
         checkpoints.complete(context, "flights", planned.slot)
 
     line.load()

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import errors
 from tidemark.airflow.connections import take_connections
-from tidemark.engine.session.installation import package_path, spark_home
 from tidemark.errors import EngineError, TidemarkError
 from tidemark.model.core.names import S3Url
 
@@ -100,6 +99,8 @@ class SparkJob:
             child.wait()
 
     def _submit(self, arguments: tuple[str, ...], answer: Path) -> dict[str, Any]:
+        from tidemark.engine.session.installation import spark_home
+
         home = spark_home()
         command = [*submit_command(self._settings, home), str(_file_of(self._entry)), *arguments, str(answer)]
         with subprocess.Popen(
@@ -141,6 +142,8 @@ def submit_command(settings: "Settings", home: Path) -> list[str]:
 
 def submit_environment(settings: "Settings", home: Path) -> dict[str, str]:
     """Returns the child's environment: this interpreter for driver and executors, and this package on their path."""
+    from tidemark.engine.session.installation import package_path
+
     env = dict(os.environ)
     env["SPARK_HOME"] = str(home)
     env["PYSPARK_PYTHON"] = env["PYSPARK_DRIVER_PYTHON"] = sys.executable
