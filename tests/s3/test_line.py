@@ -68,7 +68,8 @@ def line(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BucketLine]:
     s3_server.proxy.reset()
-    bucket = s3_server.make_bucket(f"warehouse-{os.getpid()}")
+    # Hadoop keeps one client per bucket name, with the endpoint that it was made for.
+    bucket = s3_server.make_bucket(f"warehouse-{s3_server.store}-{os.getpid()}")
     with pytest.MonkeyPatch().context() as patched, Zygote(tmp_path_factory.mktemp("commands")) as zygote:
         for name, value in s3_server.variables.items():
             patched.setenv(name, value)
