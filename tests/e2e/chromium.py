@@ -15,6 +15,11 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE = 90.0
+_WHILE_IT_LOADS = {  # what the browser says of an expression whose page was replaced while it ran
+    "Inspected target navigated or closed",
+    "Execution context was destroyed.",
+    "Cannot find default execution context",
+}
 _BY_TEXT = """((text, kinds) => {
   const all = [...document.querySelectorAll(kinds)];
   return all.find(e => e.innerText.trim() === text) || all.find(e => e.innerText.includes(text));
@@ -40,18 +45,26 @@ class Page:
 
     def call(self, method: str, **params: Any) -> Any:
         """A method of the protocol, and its result."""
-        self._serial += 1
-        self._connection.send(json.dumps({"id": self._serial, "method": method, "params": params}))
-        while True:
-            answer = json.loads(self._connection.recv(timeout=PATIENCE))
-            if answer.get("id") == self._serial:
-                assert "result" in answer, f"{method}: {answer}"
-                return answer["result"]
+        answer = self._answer(method, params)
+        assert "result" in answer, f"{method}: {answer}"
+        return answer["result"]
 
     def script(self, expression: str) -> Any:
         """The value of an expression in the page; None where it fails, as it does while a page loads."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        return answer["result"].get("value")
+        answer = self._answer("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        if answer.get("error", {}).get("message") in _WHILE_IT_LOADS:
+            return None
+        assert "result" in answer, f"{expression}: {answer}"
+        return answer["result"]["result"].get("value")
+
+    def _answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """What the browser answers to a method of the protocol."""
+        self._serial += 1
+        self._connection.send(json.dumps({"id": self._serial, "method": method, "params": params}))
+        while True:
+            answer: dict[str, Any] = json.loads(self._connection.recv(timeout=PATIENCE))
+            if answer.get("id") == self._serial:
+                return answer
 
     def wait(self, condition: str) -> None:
         """Waits until an expression is true, and for what it moves to stand still."""
