@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers.places import JARS
 from devstack.services import require_java
-from devstack.spark_server import find_spark_home
+from tidemark.engine.session.installation import spark_home
 from tidemark.engine.session.session import SparkSettings, open_session
 
 MASTER = "local[2]"
@@ -43,7 +43,7 @@ def compiled(classes: Path, source: str = "StreamingTotals.java", jars: str = ""
     if not javac.is_file():
         raise SystemExit(f"no {javac}: install a JDK 17 (apt-get install openjdk-17-jdk-headless), not only a JRE")
     classes.mkdir(parents=True, exist_ok=True)
-    command = [str(javac), "-nowarn", "-cp", jars or f"{find_spark_home() / 'jars'}/*", "-d", str(classes)]
+    command = [str(javac), "-nowarn", "-cp", jars or f"{spark_home() / 'jars'}/*", "-d", str(classes)]
     done = subprocess.run([*command, str(SOURCES / source)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"javac refused {source}:\n{done.stderr}")

@@ -3,7 +3,6 @@
 This module does not import pyspark: the server is a separate JVM, and the warm-up is a child process.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from devstack.addresses import LOOPBACK, Addresses, accepts
 from devstack.processes import rotated_log, write_whole
 from devstack.services import Service, require_java, service_environment
 from tidemark import errors
+from tidemark.engine.session.installation import spark_home
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
 
@@ -45,17 +45,17 @@ def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ..
     properties = folder / "conf" / "spark-defaults.conf"
     write_whole(properties, _as_properties(server_configuration(settings, addresses)), mode=0o600)
     write_whole(folder / "conf" / "log4j2.properties", LOGGING)
-    spark_home = find_spark_home()
+    home = spark_home()
     return (
         Service(
             name="spark",
             argv=(
-                str(spark_home / "bin" / "spark-submit"),
+                str(home / "bin" / "spark-submit"),
                 "--properties-file",
                 str(properties),
                 str(Path(errors.__file__).parent / "engine/session/connect_driver.py"),
             ),
-            env=_environment(settings, spark_home),
+            env=_environment(settings, home),
             is_healthy=lambda _: accepts(addresses.spark_port),
             patience=PATIENCE,
         ),
@@ -116,7 +116,7 @@ def warm_up(settings: Settings, addresses: Addresses) -> None:
     scratch = settings.home / "spark" / "tmp" / "warm-up"
     command = [sys.executable, "-m", "tidemark.engine.session.warm_up", addresses.of("spark"), str(scratch)]
     log = rotated_log(settings.home, "spark-warm-up")
-    env = _environment(settings, find_spark_home())
+    env = _environment(settings, spark_home())
     with log.open("wb") as output:
         try:
             answer = subprocess.run(
@@ -133,25 +133,13 @@ def warm_up(settings: Settings, addresses: Addresses) -> None:
         )
 
 
-def find_spark_home() -> Path:
-    """Return the folder of the pyspark wheel.
-
-    Raises:
-        TidemarkError: pyspark is not installed.
-    """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
-        raise TidemarkError("pyspark is not installed", safe="nothing was started.", next="make setup")
-    return Path(next(iter(found.submodule_search_locations)))
-
-
-def _environment(settings: Settings, spark_home: Path) -> dict[str, str]:
+def _environment(settings: Settings, home: Path) -> dict[str, str]:
     env = service_environment(settings)
     # Variables of another Spark would override these, which make spark-submit find its folder and this Python.
     for name in [name for name in env if name.startswith(("SPARK_", "PYSPARK_"))]:
         del env[name]
     env["JAVA_HOME"] = str(require_java().home)
-    env["SPARK_HOME"] = str(spark_home)
+    env["SPARK_HOME"] = str(home)
     env["SPARK_CONF_DIR"] = str(settings.home / "spark" / "conf")
     env["SPARK_LOCAL_IP"] = LOOPBACK
     env["PYSPARK_PYTHON"] = sys.executable

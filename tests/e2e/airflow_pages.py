@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -10,10 +9,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.process_groups import process_group
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests" / "airflow"
@@ -62,20 +63,11 @@ def api_server(home: Path, **settings: str) -> Iterator[AirflowServer]:
     env = environment(home, port) | {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
     for command in (["db", "migrate"], ["dags", "reserialize"]):
         subprocess.run(airflow(*command), env=env, check=True, capture_output=True, timeout=PATIENCE)
-    log = (home / "api-server.log").open("wb")
     server = AirflowServer(f"http://127.0.0.1:{port}", home)
     command = airflow("api-server", "--workers", "1", "--host", "127.0.0.1", "--port", str(port))
-    process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
-    try:
+    with process_group(command, home / "api-server.log", env=env) as process:
         _wait(server, process)
         yield server
-    finally:
-        for sent in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, sent)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-        log.close()
 
 
 def airflow(*arguments: str) -> list[str]:

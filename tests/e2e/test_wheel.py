@@ -4,12 +4,9 @@ The two files are those of docs/deploy.md.
 """
 
 import json
-import os
 import random
 import re
 import secrets
-import signal
-import subprocess
 import time
 import urllib.error
 from collections import Counter
@@ -24,6 +21,7 @@ import pytest
 from devstack.addresses import is_free
 from tests.e2e.airflow_pages import AirflowServer
 from tests.support.kafka import Topics
+from tests.support.process_groups import process_group
 from tests.support.wheels import UV, Installation, build_wheel, install_wheel, plain_environment, run
 
 pytestmark = [
@@ -107,18 +105,8 @@ def airflow(installed: Installation, broker: str, tmp_path_factory: pytest.TempP
 @contextmanager
 def _component(installed: Installation, words: list[str], env: dict[str, str], home: Path) -> Iterator[None]:
     command = [str(installed.folder / "bin" / "airflow"), *words]
-    with (home / f"{words[0]}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, env=plain_environment() | env, cwd=home.parent, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            yield
-        finally:
-            for sent in (signal.SIGTERM, signal.SIGKILL):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, sent)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(30)
+    with process_group(command, home / f"{words[0]}.log", env=plain_environment() | env, cwd=home.parent):
+        yield
 
 
 def _wait(what: str, asked: Any, home: Path) -> Any:

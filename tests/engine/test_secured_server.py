@@ -99,7 +99,7 @@ class SecuredServer:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The settings of somebody who may use the server."""
+        """The settings of a user of the server."""
         file = self.home.parent / "token"
         file.write_text(f"{TOKEN}\n")
         return {
@@ -143,12 +143,12 @@ def test_a_checkpoint_over_tls_with_a_token_that_is_written_nowhere(secured: Sec
     made = tidemark.process("run", "trips", "--json", **secured.variables).ok()
     assert made.json["records"] == 3
     assert secured.proxy.connections > 0
-    told = [made.out, made.err, *_commands()]
-    told += [tidemark(*line, **secured.variables).ok().out for line in (("doctor",), ("checkpoint", "list", "trips"))]
+    output = [made.out, made.err, *_commands()]
+    output += [tidemark(*line, **secured.variables).ok().out for line in (("doctor",), ("checkpoint", "list", "trips"))]
     kept = [path for path in tidemark.home.rglob("*") if path.is_file()]
     logs = [path for path in (secured.home / "logs").rglob("*") if path.is_file()]
     assert kept and logs
-    assert "canary" not in "\n".join(told)
+    assert "canary" not in "\n".join(output)
     assert not [path for path in [*kept, *logs] if b"canary" in path.read_bytes()]
 
 
@@ -174,8 +174,8 @@ def test_a_wrong_token_or_authority_is_three_lines_and_nothing_is_written(
 
 
 def _commands() -> list[str]:
-    told = []
+    output = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            told.append(" ".join(process.cmdline()))
-    return told
+            output.append(" ".join(process.cmdline()))
+    return output

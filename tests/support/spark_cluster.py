@@ -12,9 +12,10 @@ from pathlib import Path
 
 from devstack.addresses import LOOPBACK, accepts
 from devstack.services import require_java
-from devstack.spark_server import LOGGING, find_spark_home
+from devstack.spark_server import LOGGING
 from tests.support.compose import example
 from tests.support.java_options import ONE_COMPILER
+from tidemark.engine.session.installation import spark_home
 
 PATIENCE = 60.0
 """Seconds that a master may take to listen, and a worker to register."""
@@ -57,7 +58,7 @@ def environment(folder: Path) -> dict[str, str]:
     (conf / "log4j2.properties").write_text(LOGGING.replace("= warn", "= info"))
     return env | {
         "JAVA_HOME": str(require_java().home),
-        "SPARK_HOME": str(find_spark_home()),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
@@ -106,7 +107,7 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
 
 def _command(service: str, options: Mapping[str, str]) -> list[str]:
     """The command that runs a service of docker-compose.yaml as a process of this machine."""
-    return example().process(service, find_spark_home(), options)
+    return example().process(service, spark_home(), options)
 
 
 @contextmanager

@@ -102,10 +102,10 @@ def pythons() -> dict[str, str]:
 
 
 def _is_version(path: str, version: str) -> bool:
-    told = subprocess.run(
+    answer = subprocess.run(
         [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=False
     )
-    return told.stdout.strip() == version
+    return answer.stdout.strip() == version
 
 
 def run(

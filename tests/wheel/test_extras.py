@@ -99,9 +99,9 @@ def _assert_reads(reader: Installation, warehouse: Path) -> None:
     done = reader.run("python", "-c", READ.format(warehouse=str(warehouse), pipeline=PIPELINE))
     right = json.loads((RELEASE / ANSWERS).read_text())
     wanted = right[f"chk-{len(right)}"]["state"]["buyers"]
-    told = {row["customer"]: row for row in json.loads(done.stdout)}
-    assert {name: row["spent"] for name, row in told.items()} == {row["customer"]: row["spent"] for row in wanted}
-    assert told, "an empty state would prove nothing"
+    found = {row["customer"]: row for row in json.loads(done.stdout)}
+    assert {name: row["spent"] for name, row in found.items()} == {row["customer"]: row["spent"] for row in wanted}
+    assert found, "an empty state would prove nothing"
 
 
 def test_the_command_line_needs_neither_spark_nor_airflow(
