@@ -159,7 +159,8 @@ def test_the_options_are_those_of_the_docs(airflow_home: Path) -> None:
     assert set(DagOptions.__annotations__) == set(_Chosen.__dataclass_fields__)
 
 
-KINDS = ("backfill", "compaction", "fork", "patch", "restore", "retention", "savepoint", "watch")
+FORMS = ("close", "erase", "fork", "hold", "patch", "promote", "restore", "resume", "stop")
+KINDS = ("backfill", "compaction", "retention", "savepoint", "watch", *FORMS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,3 +180,15 @@ def test_every_kind_of_dag_takes_default_args_tags_and_a_pool(kind: str) -> None
         factory(given, default_args={"depends_on_past": True})
     with pytest.raises(TypeError, match="poool"):
         factory(given, poool="lake")
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_dag_with_a_form_is_named_after_its_last_task_or_by_its_option(kind: str) -> None:
+    import tidemark.airflow
+    from tests.airflow.pipelines.trips import trips
+
+    factory = getattr(tidemark.airflow, f"{kind}_dag")
+    assert (factory([trips]).dag_id, factory([trips]).tasks[-1].task_id) == (kind, kind)
+    assert factory([trips], dag_id="mine").dag_id == "mine"
+    with pytest.raises(DeclarationError, match=rf"{kind}_dag\(\) without pipelines"):
+        factory([])

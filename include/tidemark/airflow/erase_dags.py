@@ -1,14 +1,14 @@
 """`erase_dag()`: a trigger form that erases a key from every restore point; its tasks are plan >> erase."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import pipeline_field, switch, text_field
-from tidemark.airflow.form_dags import form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
 from tidemark.airflow.verb_operators import CallVerbOperator, DryRunConf, PlanVerbOperator, caller, execute_field
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -85,26 +85,19 @@ class CallEraseOperator(CallVerbOperator[EraseConf]):
         return erasure.describe_erasure(erasure.erase(opened, conf.pipeline, conf.request(caller(context))))
 
 
-def erase_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "erase") -> DAG:
+def erase_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that erases keys on demand; call it at the module level of a DAG file.
 
     Airflow keeps the form, and so the key, with the DAG run: delete the run once the erasure is done.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Erase: remove a key from every restore point",
-        pipelines=pipelines,
-        form=_form,
-        page=_PAGE,
-        tasks={PLAN: PlanEraseOperator, ERASE: CallEraseOperator},
-    )
+    return form_dag(_ERASE_DAG, pipelines, options)
 
 
 _PAGE = """### An erasure on demand
@@ -121,7 +114,7 @@ REST: `POST /api/v2/dags/erase/dagRuns` with
 """
 
 
-def _form(pipelines: list[str]) -> dict[str, Param]:
+def _fields(pipelines: list[str]) -> dict[str, Param]:
     later = "Also ignore all later records of the key."
     return {
         "pipeline": pipeline_field(pipelines),
@@ -138,3 +131,11 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
         "now": switch("Now", "Delete the old files now, not in the next sweep."),
         "owner": text_field("Owner", "Who is responsible. Empty: the user who triggers the DAG."),
     }
+
+
+_ERASE_DAG = FormKind(
+    summary="Erase: remove a key from every restore point",
+    fields=_fields,
+    page=_PAGE,
+    tasks={PLAN: PlanEraseOperator, ERASE: CallEraseOperator},
+)

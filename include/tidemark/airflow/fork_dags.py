@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.sdk import DAG, Context, Param
 
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
-from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal, pipeline_field, read_conf, text_field
-from tidemark.airflow.form_dags import BeginningConf, beginning_fields, form_dag
+from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.names import parse_id
 
@@ -110,26 +109,17 @@ class ExecuteForkOperator(ForkOperator):
         return planned
 
 
-def fork_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "fork", **options: Unpack[SharedOptions]) -> DAG:
+def fork_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that starts forks on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
-        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
+        **options: see `FormOptions`.
 
     Raises:
         DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Fork: start a timeline next to the live one",
-        pipelines=pipelines,
-        form=_form,
-        page=_PAGE,
-        tasks={PLAN: PlanForkOperator, FORK: ExecuteForkOperator},
-        **options,
-    )
+    return form_dag(_FORK_DAG, pipelines, options)
 
 
 _PAGE = """### A fork on demand
@@ -143,7 +133,7 @@ REST: `POST /api/v2/dags/fork/dagRuns` with
 """
 
 
-def _form(pipelines: list[str]) -> dict[str, Param]:
+def _fields(pipelines: list[str]) -> dict[str, Param]:
     where = "A savepoint, or a checkpoint such as chk-17, of any timeline."
     named = "The timeline's name: letters, digits, '_', '.' and '-', for example what-if. You can use a name only once."
     return {
@@ -153,3 +143,11 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
         "note": text_field("Note", "A note for people."),
         **beginning_fields("Fork"),
     }
+
+
+_FORK_DAG = FormKind(
+    summary="Fork: start a timeline next to the live one",
+    fields=_fields,
+    page=_PAGE,
+    tasks={PLAN: PlanForkOperator, FORK: ExecuteForkOperator},
+)

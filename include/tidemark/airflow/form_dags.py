@@ -4,7 +4,7 @@ Also has the fields that are common to forms that begin at a savepoint or a chec
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Unpack
+from dataclasses import dataclass
 
 from airflow.sdk import DAG, Param, chain
 from pydantic import Field
@@ -40,42 +40,58 @@ def beginning_fields(drained: str) -> dict[str, Param]:
     }
 
 
-def form_dag(
-    dag_id: str,
-    description: str,
-    *,
-    pipelines: Sequence[Pipeline],
-    form: Callable[[list[str]], Mapping[str, Param]],
-    page: str,
-    tasks: Mapping[str, type[PipelinesOperator]],
-    **options: Unpack[SharedOptions],
-) -> DAG:
-    """Creates the DAG; it runs on demand, one run at a time.
+@dataclass(frozen=True, kw_only=True)
+class FormKind:
+    """One kind of DAG with a trigger form.
 
-    Args:
-        dag_id: the DAG's id.
-        description: one line that Airflow shows in its list of DAGs.
-        pipelines: the pipelines that the form offers.
-        form: makes the form's fields from the names of the pipelines.
+    Attributes:
+        summary: one line that Airflow shows in its list of DAGs.
+        fields: makes the form's fields from the names of the pipelines.
         page: the DAG's documentation, in Markdown.
         tasks: the operators by task id, in order: `plan`, which checks the form and shows the plan, and the task that
-            carries it out.
-        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
+            carries it out and names the kind.
+    """
+
+    summary: str
+    fields: Callable[[list[str]], Mapping[str, Param]]
+    page: str
+    tasks: Mapping[str, type[PipelinesOperator]]
+
+    @property
+    def name(self) -> str:
+        """The last task's name; the DAG has the same one by default."""
+        return list(self.tasks)[-1]
+
+
+class FormOptions(SharedOptions, total=False):
+    """Options of every DAG with a trigger form: `default_args`, `tags` and `pool`, see `SharedOptions`, and the id.
+
+    Attributes:
+        dag_id: the DAG's id (default: the kind's name, such as `restore`).
+    """
+
+    dag_id: str
+
+
+def form_dag(kind: FormKind, pipelines: Sequence[Pipeline], options: FormOptions) -> DAG:
+    """Creates the DAG; it runs on demand, one run at a time.
 
     Raises:
         DeclarationError: `pipelines` is empty, or an option is invalid.
+        TypeError: there is no such option.
     """
-    names = names_of(pipelines, f"{list(tasks)[-1]}_dag")
+    names = names_of(pipelines, f"{kind.name}_dag")
+    shared_options = options.copy()
     with DAG(
-        dag_id,
-        description=description,
+        shared_options.pop("dag_id", kind.name),
+        description=kind.summary,
         schedule=None,
         catchup=False,
         max_active_runs=1,
-        params=dict(form(names)),
-        doc_md=page,
-        **shared_arguments(["tidemark", *names], options),
+        params=dict(kind.fields(names)),
+        doc_md=kind.page,
+        **shared_arguments(["tidemark", *names], shared_options),
     ) as dag:
         shared = {"pipelines": names, **retry_arguments(FixedDelay(attempts=3))}
-        chain(*(operator(task_id=name, doc_md=operator.__doc__, **shared) for name, operator in tasks.items()))
+        chain(*(operator(task_id=name, doc_md=operator.__doc__, **shared) for name, operator in kind.tasks.items()))
     return dag

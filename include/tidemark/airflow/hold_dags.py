@@ -1,14 +1,14 @@
 """`hold_dag()`: a trigger form that puts a legal hold on a savepoint, or releases it; its tasks are plan >> hold."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import PipelineConf, pipeline_field, savepoint_field, switch, text_field
-from tidemark.airflow.form_dags import form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
 from tidemark.airflow.verb_operators import CallVerbOperator, PlanVerbOperator, caller
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -96,24 +96,17 @@ def _needed_by(opened: "TidemarkContext", form: HoldConf) -> list[str]:
     return list(savepoints.open_savepoints(opened, form.pipeline).needed_by(form.name))
 
 
-def hold_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "hold") -> DAG:
+def hold_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that puts and releases legal holds on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Hold: keep a savepoint for a legal case",
-        pipelines=pipelines,
-        form=_form,
-        page=_PAGE,
-        tasks={PLAN: PlanHoldOperator, HOLD: CallHoldOperator},
-    )
+    return form_dag(_HOLD_DAG, pipelines, options)
 
 
 _PAGE = """### A legal hold on demand
@@ -127,7 +120,7 @@ REST: `POST /api/v2/dags/hold/dagRuns` with
 """
 
 
-def _form(pipelines: list[str]) -> dict[str, Param]:
+def _fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
         "savepoint": savepoint_field(pipelines[0], "Savepoint", "It must exist."),
@@ -135,3 +128,11 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
         "owner": text_field("Owner", "Who is responsible. Empty: the user who triggers the DAG."),
         "release": switch("Release", "End the hold instead. The savepoint stays."),
     }
+
+
+_HOLD_DAG = FormKind(
+    summary="Hold: keep a savepoint for a legal case",
+    fields=_fields,
+    page=_PAGE,
+    tasks={PLAN: PlanHoldOperator, HOLD: CallHoldOperator},
+)

@@ -9,7 +9,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
-from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import (
     RARE,
     PipelinesOperator,
@@ -19,7 +18,7 @@ from tidemark.airflow.form_answers import (
     switch,
     text_field,
 )
-from tidemark.airflow.form_dags import BeginningConf, beginning_fields, form_dag
+from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.savepoint_expiry import expiry_ms
 
@@ -142,26 +141,17 @@ class ExecutePatchOperator(PatchOperator):
         return {"pipeline": conf.pipeline, **result}
 
 
-def patch_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "patch", **options: Unpack[SharedOptions]) -> DAG:
+def patch_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that corrects savepoints on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
-        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
+        **options: see `FormOptions`.
 
     Raises:
         DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Patch: create a corrected copy of a savepoint",
-        pipelines=pipelines,
-        form=_form,
-        page=_PAGE,
-        tasks={PLAN: PlanPatchOperator, PATCH: ExecutePatchOperator},
-        **options,
-    )
+    return form_dag(_PATCH_DAG, pipelines, options)
 
 
 _PAGE = """### A corrected savepoint
@@ -176,7 +166,7 @@ REST: `POST /api/v2/dags/patch/dagRuns` with `{"logical_date": null, "conf": {"p
 """
 
 
-def _form(pipelines: list[str]) -> dict[str, Param]:
+def _fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
         "source": Param("", type="string", title="From", description="A savepoint, or a checkpoint such as chk-17."),
@@ -199,3 +189,11 @@ def _form(pipelines: list[str]) -> dict[str, Param]:
 def _tables(title: str, description: str) -> Param:
     items = {"type": "string"}
     return Param(None, type=["null", "array"], items=items, title=title, description=description)
+
+
+_PATCH_DAG = FormKind(
+    summary="Patch: create a corrected copy of a savepoint",
+    fields=_fields,
+    page=_PAGE,
+    tasks={PLAN: PlanPatchOperator, PATCH: ExecutePatchOperator},
+)

@@ -10,7 +10,6 @@ from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.airflow_metrics import observe
 from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
-from tidemark.airflow.dag_options import SharedOptions
 from tidemark.airflow.form_answers import (
     RARE,
     PipelinesOperator,
@@ -22,7 +21,7 @@ from tidemark.airflow.form_answers import (
     switch,
     text_field,
 )
-from tidemark.airflow.form_dags import BeginningConf, beginning_fields, form_dag
+from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.names import parse_id
 
@@ -154,26 +153,17 @@ class ExecuteRestoreOperator(RestoreOperator):
         return {**planned, "timeline": done.genesis.timeline}
 
 
-def restore_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "restore", **options: Unpack[SharedOptions]) -> DAG:
+def restore_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that restores on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
-        **options: `default_args`, `tags` and `pool`, see `SharedOptions`.
+        **options: see `FormOptions`.
 
     Raises:
         DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Restore: go back to an older checkpoint",
-        pipelines=pipelines,
-        form=_form,
-        page=_PAGE,
-        tasks={PLAN: PlanRestoreOperator, RESTORE: ExecuteRestoreOperator},
-        **options,
-    )
+    return form_dag(_RESTORE_DAG, pipelines, options)
 
 
 _PAGE = """### A restore on demand
@@ -188,7 +178,7 @@ REST: `POST /api/v2/dags/restore/dagRuns` with
 """
 
 
-def _form(pipelines: list[str]) -> dict[str, Param]:
+def _fields(pipelines: list[str]) -> dict[str, Param]:
     where = "Give exactly one of savepoint, checkpoint, as of and latest valid."
     return {
         "pipeline": pipeline_field(pipelines),
@@ -220,3 +210,11 @@ def _seldom() -> dict[str, Param]:
             section=RARE,
         ),
     }
+
+
+_RESTORE_DAG = FormKind(
+    summary="Restore: go back to an older checkpoint",
+    fields=_fields,
+    page=_PAGE,
+    tasks={PLAN: PlanRestoreOperator, RESTORE: ExecuteRestoreOperator},
+)

@@ -5,14 +5,14 @@ plugin's listener in the scheduler pauses or unpauses the DAGs that checkpoint t
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import PipelineConf, pipeline_field, switch, text_field
-from tidemark.airflow.form_dags import form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
 from tidemark.airflow.verb_operators import CallVerbOperator, PlanVerbOperator, caller
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -164,44 +164,30 @@ def keep_wish(context: Context, pipeline: str, *, paused: bool) -> None:
         store.set(PAUSES, {"pipeline": pipeline, "paused": paused})
 
 
-def stop_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "stop") -> DAG:
+def stop_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that stops pipelines on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Stop: no further checkpoint, with or without a savepoint",
-        pipelines=pipelines,
-        form=_stop_form,
-        page=_STOP_PAGE,
-        tasks={PLAN: PlanStopOperator, STOP: CallStopOperator},
-    )
+    return form_dag(_STOP_DAG, pipelines, options)
 
 
-def resume_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "resume") -> DAG:
+def resume_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that resumes stopped pipelines on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Resume: continue a stopped pipeline",
-        pipelines=pipelines,
-        form=_resume_form,
-        page=_RESUME_PAGE,
-        tasks={PLAN: PlanResumeOperator, RESUME: CallResumeOperator},
-    )
+    return form_dag(_RESUME_DAG, pipelines, options)
 
 
 _STOP_PAGE = """### A stop on demand
@@ -223,7 +209,7 @@ REST: `POST /api/v2/dags/resume/dagRuns` with `{"logical_date": null, "conf": {"
 """
 
 
-def _stop_form(pipelines: list[str]) -> dict[str, Param]:
+def _stop_fields(pipelines: list[str]) -> dict[str, Param]:
     pinned = "Complete a last checkpoint first, and pin it under this new name. Empty: stop at once."
     return {
         "pipeline": pipeline_field(pipelines),
@@ -233,9 +219,23 @@ def _stop_form(pipelines: list[str]) -> dict[str, Param]:
     }
 
 
-def _resume_form(pipelines: list[str]) -> dict[str, Param]:
+def _resume_fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
         "force": switch("Force", "Resume even if the pipeline was drained."),
         "note": text_field("Note", "A note for people."),
     }
+
+
+_STOP_DAG = FormKind(
+    summary="Stop: no further checkpoint, with or without a savepoint",
+    fields=_stop_fields,
+    page=_STOP_PAGE,
+    tasks={PLAN: PlanStopOperator, STOP: CallStopOperator},
+)
+_RESUME_DAG = FormKind(
+    summary="Resume: continue a stopped pipeline",
+    fields=_resume_fields,
+    page=_RESUME_PAGE,
+    tasks={PLAN: PlanResumeOperator, RESUME: CallResumeOperator},
+)

@@ -1,14 +1,14 @@
 """`promote_dag()` and `close_dag()`: trigger forms that end a timeline for another one, or for good."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import RARE, pipeline_field, switch
-from tidemark.airflow.form_dags import form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
 from tidemark.airflow.verb_operators import CallVerbOperator, DryRunConf, PlanVerbOperator, execute_field
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -125,44 +125,30 @@ class CallCloseOperator(CallVerbOperator[CloseConf]):
         return timelines.describe_close(timelines.close(opened, conf.pipeline, conf.timeline))
 
 
-def promote_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "promote") -> DAG:
+def promote_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that promotes forks on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Promote: make a fork the live timeline",
-        pipelines=pipelines,
-        form=_promote_form,
-        page=_PROMOTE_PAGE,
-        tasks={PLAN: PlanPromoteOperator, PROMOTE: CallPromoteOperator},
-    )
+    return form_dag(_PROMOTE_DAG, pipelines, options)
 
 
-def close_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "close") -> DAG:
+def close_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:
     """Creates the DAG that closes timelines on demand; call it at the module level of a DAG file.
 
     Args:
         pipelines: the pipelines that the form offers.
-        dag_id: the DAG's id.
+        **options: see `FormOptions`.
 
     Raises:
-        DeclarationError: `pipelines` is empty.
+        DeclarationError: `pipelines` is empty, or an option is invalid.
     """
-    return form_dag(
-        dag_id,
-        "Close: end a timeline that is not live",
-        pipelines=pipelines,
-        form=_close_form,
-        page=_CLOSE_PAGE,
-        tasks={PLAN: PlanCloseOperator, CLOSE: CallCloseOperator},
-    )
+    return form_dag(_CLOSE_DAG, pipelines, options)
 
 
 _PROMOTE_PAGE = """### A promote on demand
@@ -185,7 +171,7 @@ REST: `POST /api/v2/dags/close/dagRuns` with
 """
 
 
-def _promote_form(pipelines: list[str]) -> dict[str, Param]:
+def _promote_fields(pipelines: list[str]) -> dict[str, Param]:
     lacking = "Promote even if the fork lacks records that the live timeline has applied."
     unsent = "Send records in the fork's outboxes that the live timeline has not sent."
     return {
@@ -197,10 +183,24 @@ def _promote_form(pipelines: list[str]) -> dict[str, Param]:
     }
 
 
-def _close_form(pipelines: list[str]) -> dict[str, Param]:
+def _close_fields(pipelines: list[str]) -> dict[str, Param]:
     named = "The name of a timeline that is not live, for example bugfix."
     return {
         "pipeline": pipeline_field(pipelines),
         "name": Param("", type="string", title="Timeline", description=named),
         "execute": execute_field(),
     }
+
+
+_PROMOTE_DAG = FormKind(
+    summary="Promote: make a fork the live timeline",
+    fields=_promote_fields,
+    page=_PROMOTE_PAGE,
+    tasks={PLAN: PlanPromoteOperator, PROMOTE: CallPromoteOperator},
+)
+_CLOSE_DAG = FormKind(
+    summary="Close: end a timeline that is not live",
+    fields=_close_fields,
+    page=_CLOSE_PAGE,
+    tasks={PLAN: PlanCloseOperator, CLOSE: CallCloseOperator},
+)
