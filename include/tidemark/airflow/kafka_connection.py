@@ -5,14 +5,11 @@ The extras of such a connection are options of librdkafka.
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.airflow.connection_lookup import find_connection, place_fields, unfit_connection
+from tidemark.airflow.connection_lookup import unfit_connection
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from tidemark.settings import Settings
-
-DEFAULT = "kafka_default"
 SETTINGS = {
     "bootstrap.servers": "kafka_bootstrap",
     "metadata.broker.list": "kafka_bootstrap",
@@ -33,28 +30,6 @@ OF_ONE_CLIENT = frozenset(
 )
 """Options of one consumer, which the provider's own operators need in the same connection. Tidemark's clients have
 their own."""
-
-
-def take_kafka_connection(settings: "Settings") -> None:
-    """Sets the variables of Kafka, unless `TIDEMARK_KAFKA_BOOTSTRAP` is set: credentials belong to their cluster.
-
-    The connection is `TIDEMARK_KAFKA_CONNECTION`, or `kafka_default` if Airflow has it and no embedded broker runs.
-
-    Raises:
-        UsageError: the connection is missing, or has an option that Tidemark does not support. The message never
-            contains a value of the connection.
-    """
-    from tidemark.embedded_services import recorded_service
-
-    name = settings.kafka_connection
-    running = recorded_service(settings.home, "kafka")
-    if name is None and running is None:
-        name = DEFAULT
-    if not name:
-        return
-    found = find_connection(name, "TIDEMARK_KAFKA_CONNECTION" if settings.kafka_connection else None, "kafka")
-    if found is not None:
-        place_fields(name, kafka_fields(found, name), settings)
 
 
 def kafka_fields(connection: "Connection", name: str) -> dict[str, str]:

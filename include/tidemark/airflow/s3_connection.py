@@ -6,13 +6,10 @@ reads its own environment.
 """
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidemark.airflow.connection_lookup import (
-    find_connection,
-    place_variables,
-    unfit_connection,
-)
+from tidemark.airflow.connection_lookup import place_variables, unfit_connection
 from tidemark.errors import UsageError
 from tidemark.model.core.names import S3Url
 
@@ -24,36 +21,27 @@ if TYPE_CHECKING:
 _EXTRAS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region_name", "endpoint_url")
 """Extras of the amazon provider's connections that Tidemark supports; it refuses others, rather than ignore them."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-
-
-DEFAULT = "aws_default"
 _OTHERS: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
 _OTHERS += ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 """Variables from which AWS's own chain takes credentials."""
 
 
-def take_s3_connection(settings: "Settings") -> None:
+def is_without_credentials(settings: "Settings") -> bool:
+    """Whether the warehouse is in a bucket and the environment has no credentials for it."""
+    return isinstance(settings.warehouse, S3Url) and not any(os.environ.get(other) for other in _OTHERS)
+
+
+def place_credentials(_name: str, variables: Mapping[str, str], settings: "Settings") -> None:
     """Copies the credentials of a connection to this process's environment.
 
-    The connection is `TIDEMARK_S3_CONNECTION`. Its credentials replace all credentials in the environment, including a
-    profile. If that is not set, and the warehouse is in a bucket, and the environment has no credentials, then it is
-    `aws_default`, if Airflow has it. The settings for endpoint and region take precedence over the connection's. If the
-    connection has no key, AWS's chain of credentials applies.
+    They replace all credentials in the environment, including a profile. The settings for endpoint and region take
+    precedence over the connection's. If the connection has no key, AWS's chain of credentials applies.
 
-    Raises:
-        UsageError: there is no such connection, or it has only half a key or an unsupported field. The message never
-            contains a value of the connection.
+    Args:
+        _name: the connection's id, which no variable needs.
+        variables: see `connection_variables`.
+        settings: the settings without any connection.
     """
-    name = settings.s3_connection
-    if name is None and isinstance(settings.warehouse, S3Url):
-        is_given = any(os.environ.get(other) for other in _OTHERS)
-        name = None if is_given else DEFAULT
-    if not name:
-        return
-    found = find_connection(name, "TIDEMARK_S3_CONNECTION" if settings.s3_connection else None, "aws")
-    if found is None:
-        return
-    variables = connection_variables(found, name)
     if _KEYS[0] in variables:
         for variable in (*_KEYS, "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
             os.environ.pop(variable, None)

@@ -5,44 +5,17 @@ Host and port are the address, the login is the user, and the password is the to
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.airflow.connection_lookup import find_connection, place_fields, unfit_connection
+from tidemark.airflow.connection_lookup import unfit_connection
 from tidemark.model.core.connect_address import add_parameter
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from tidemark.settings import Settings
-
-DEFAULT = "spark_connect_default"
 EXTRAS = ("use_ssl",)
 
 
-def take_spark_connection(settings: "Settings") -> None:
-    """Sets `TIDEMARK_SPARK` and `TIDEMARK_SPARK_TOKEN`, unless `TIDEMARK_SPARK` is set.
-
-    The connection is `TIDEMARK_SPARK_CONNECTION`, or `spark_connect_default` if Airflow has it and no embedded server
-    runs. The token is a variable of its own, so the address contains no secret.
-
-    Raises:
-        UsageError: the connection is missing, or has a field that Tidemark does not support. The message never
-            contains a value of the connection.
-    """
-    from tidemark.embedded_services import recorded_service
-
-    name = settings.spark_connection
-    running = recorded_service(settings.home, "spark")
-    if name is None and running is None:
-        name = DEFAULT
-    if not name:
-        return
-    named_by = "TIDEMARK_SPARK_CONNECTION" if settings.spark_connection else None
-    found = find_connection(name, named_by, "spark_connect")
-    if found is not None:
-        place_fields(name, connect_fields(found, name), settings)
-
-
 def connect_fields(connection: "Connection", name: str) -> dict[str, str]:
-    """Returns the settings that a connection says.
+    """Returns the settings that a connection says. The token is one of its own, so the address contains no secret.
 
     Raises:
         UsageError: it has no host, a path, or an extra that Tidemark does not support.
