@@ -52,8 +52,9 @@ STANDS_ON: dict[str, str] = {
     "web": "operations",
     # Entry points.
     "jobs": "operations",
-    "airflow": "reading jobs",
-    "airflow.ui": "web",
+    "airflow.task_names": "",
+    "airflow": "airflow.task_names reading jobs",
+    "airflow.ui": "airflow.task_names web",
     "cli": "web extras",
     "devstack": "cli",
     # Loaders for a checkout.

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 from airflow.sdk import Context, Param
 from pydantic import Field
 
-from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import (
     RARE,
     number_field,
@@ -16,6 +15,7 @@ from tidemark.airflow.form_answers import (
     text_field,
 )
 from tidemark.airflow.form_dags import BeginningConf, beginning_fields
+from tidemark.airflow.task_names import PLAN
 from tidemark.model.core.names import parse_id
 
 if TYPE_CHECKING:

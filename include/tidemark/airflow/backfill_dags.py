@@ -14,10 +14,10 @@ from tidemark.airflow.backfill_tasks import (
     PromoteOperator,
     RepeatOperator,
 )
-from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import names_of
 from tidemark.airflow.retries import retry_arguments
+from tidemark.airflow.task_names import PLAN
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.declare.pipeline import Pipeline
 

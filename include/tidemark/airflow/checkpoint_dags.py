@@ -11,10 +11,6 @@ from airflow.sdk import DAG, chain
 
 from tidemark.airflow.assets import assets_of
 from tidemark.airflow.checkpoint_tasks import (
-    COMPLETE,
-    FOLD,
-    PLAN,
-    VALIDATE,
     CompleteOperator,
     FoldOperator,
     PlanOperator,
@@ -25,6 +21,7 @@ from tidemark.airflow.dag_options import TASK_CALLBACKS, Callbacks, SharedOption
 from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout, keep_announced
 from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
 from tidemark.airflow.schedules import Schedule, check_schedule, describe_schedule, has_intervals, make_timetable
+from tidemark.airflow.task_names import COMPLETE, FOLD, PLAN, VALIDATE
 from tidemark.airflow.trigger_form import form
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.declare.pipeline import Pipeline

@@ -30,6 +30,7 @@ from tidemark.airflow.failure_callbacks import (
 from tidemark.airflow.retries import as_airflow
 from tidemark.airflow.spans import attempts_traced
 from tidemark.airflow.spark_jobs import CHECKPOINT_JOB, SparkJob, fold, spark_job
+from tidemark.airflow.task_names import FOLD, PLAN, VALIDATE
 from tidemark.airflow.trigger_form import RunConf, parse_conf, request_of
 from tidemark.declare.retention import Retention
 from tidemark.errors import GateFailedError, TidemarkError, TooEarlyError
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from tidemark.operations.checkpoints import Planned
     from tidemark.ports import PlanRequest
 
-PLAN, FOLD, VALIDATE, COMPLETE = "plan", "fold", "validate", "complete"
 WAIT_HERE = timedelta(seconds=20)
 """The longest rest of a minimum pause that task `plan` waits for; for a longer one it gives its worker slot back."""
 Ids = dict[str, Any]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
-from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import pipeline_field, switch, text_field
 from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
+from tidemark.airflow.task_names import PLAN
 from tidemark.airflow.verb_operators import CallVerbOperator, DryRunConf, PlanVerbOperator, caller, execute_field
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError

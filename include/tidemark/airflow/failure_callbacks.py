@@ -7,6 +7,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.airflow_metrics import observe
+from tidemark.airflow.task_names import FAILURE_COUNT, PLAN
 from tidemark.errors import CheckpointExpiredError, TidemarkError
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ _log = logging.getLogger(__name__)
 
 PUBLISHED = "published"
 """The key under which task `plan` keeps the names of the checkpoints that it published."""
-COUNTED = "failed_checkpoints"
-"""The key under which a task keeps its count; the plugin's listener reads it."""
 
 
 def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> None:
@@ -69,7 +68,7 @@ def keep_count(context: Context, in_a_row: int, tolerable: int) -> None:
     """
     store = context.get("task_state_store")
     if store is not None:
-        store.set(COUNTED, {"in_a_row": in_a_row, "tolerable": tolerable})
+        store.set(FAILURE_COUNT, {"in_a_row": in_a_row, "tolerable": tolerable})
 
 
 def keep_announced(pipeline: str, context: Context) -> None:
@@ -124,7 +123,7 @@ def open_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> str
     pending = checkpoints.find_pending(opened, pipeline)
     if pending is None:
         return None
-    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids=PLAN) or {}
     ours = pending.origin == context["run_id"] or str(pending.slot) == planned.get("slot")
     return str(pending.slot) if ours else None
 
@@ -136,7 +135,7 @@ def failed_slot(opened: "TidemarkContext", pipeline: str, context: Context) -> s
     slot = refused_slot(opened, pipeline)
     if slot is None:
         return None
-    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids="plan") or {}
+    planned: dict[str, Any] = context["ti"].xcom_pull(task_ids=PLAN) or {}
     ours = checkpoints.get_plan(opened, pipeline, slot).origin == context["run_id"] or slot == planned.get("slot")
     return slot if ours else None
 

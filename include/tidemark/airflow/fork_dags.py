@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 
-from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
+from tidemark.airflow.checkpoint_tasks import Ids, open_tidemark
 from tidemark.airflow.form_answers import PipelinesOperator, fail_on_refusal, pipeline_field, read_conf, text_field
 from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.task_names import PLAN
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.names import parse_id
 

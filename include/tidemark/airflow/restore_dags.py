@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.airflow_metrics import observe
-from tidemark.airflow.checkpoint_tasks import PLAN, Ids, open_tidemark
+from tidemark.airflow.checkpoint_tasks import Ids, open_tidemark
 from tidemark.airflow.form_answers import (
     RARE,
     PipelinesOperator,
@@ -22,6 +22,7 @@ from tidemark.airflow.form_answers import (
     text_field,
 )
 from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.task_names import PLAN
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.names import parse_id
 

@@ -14,10 +14,11 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import BaseModel, ConfigDict
 
 from tidemark.airflow.assets import retention_asset
-from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
+from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
 from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import fail_on_refusal, names_of, validate_conf
 from tidemark.airflow.retries import retry_arguments
+from tidemark.airflow.task_names import PLAN
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.savepoint_expiry import span_ms

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from airflow.sdk import DAG, Asset, Context, Param, chain
 
 from tidemark.airflow.assets import savepoint_asset
-from tidemark.airflow.checkpoint_tasks import PLAN, Ids, announce, open_tidemark
+from tidemark.airflow.checkpoint_tasks import Ids, announce, open_tidemark
 from tidemark.airflow.dag_options import SharedOptions, shared_arguments
 from tidemark.airflow.form_answers import (
     PipelineConf,
@@ -20,6 +20,7 @@ from tidemark.airflow.form_answers import (
     text_field,
 )
 from tidemark.airflow.retries import retry_arguments
+from tidemark.airflow.task_names import PLAN
 from tidemark.coordinator.checkpoints.restart import FixedDelay
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
-from tidemark.airflow.checkpoint_tasks import PLAN
 from tidemark.airflow.form_answers import PipelineConf, pipeline_field, switch, text_field
 from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
+from tidemark.airflow.task_names import PAUSE_REQUEST, PLAN
 from tidemark.airflow.verb_operators import CallVerbOperator, PlanVerbOperator, caller
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tidemark.model.retention.savepoint import SavepointRequest
 
 STOP, RESUME = "stop", "resume"
-PAUSES = "pauses_pipeline"
-"""The key under which a task stores `{"pipeline", "paused"}`; the plugin's listener reads it."""
 
 
 class StopConf(PipelineConf):
@@ -161,7 +159,7 @@ def keep_wish(context: Context, pipeline: str, *, paused: bool) -> None:
     """Stores on the task that the DAGs of a pipeline are to be paused or unpaused."""
     store = context.get("task_state_store")
     if store is not None:
-        store.set(PAUSES, {"pipeline": pipeline, "paused": paused})
+        store.set(PAUSE_REQUEST, {"pipeline": pipeline, "paused": paused})
 
 
 def stop_dag(pipelines: Sequence[Pipeline], **options: Unpack[FormOptions]) -> DAG:

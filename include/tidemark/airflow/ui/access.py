@@ -15,16 +15,15 @@ from fastapi import Depends, HTTPException, Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemark.airflow.task_names import COMPLETE
 from tidemark.airflow.ui.shared import shared_context
 from tidemark.web import history_cache
 
-COMPLETE = "complete"
-"""The task with the checkpoint asset as outlet; that of a backfill has another name."""
 Method = Literal["GET", "POST"]
 
 
 def dags_of(pipeline: str, session: Session) -> list[str]:
-    """Ids of the DAGs that checkpoint a pipeline, sorted."""
+    """Ids of the DAGs that checkpoint a pipeline, sorted. A backfill has another task with the asset as outlet."""
     found = session.scalars(
         select(TaskOutletAssetReference.dag_id)
         .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)

@@ -6,6 +6,7 @@ from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
 from sqlalchemy.orm import Session
 
+from tidemark.airflow.task_names import FOLD, PLAN
 from tidemark.airflow.ui.access import dags_of
 from tidemark.answers.checkpoint_details import CheckpointConfig
 from tidemark.answers.checkpoint_overview import PipelineFacts
@@ -59,7 +60,7 @@ def add_dag_config(config: CheckpointConfig, pipeline: str, session: Session) ->
     found = None if dag.dag_id is None else SerializedDagModel.get_dag(dag.dag_id, session=session)
     if found is None:
         return config
-    fold, plan = found.task_dict.get("fold"), found.task_dict.get("plan")
+    fold, plan = found.task_dict.get(FOLD), found.task_dict.get(PLAN)
     return replace(
         config,
         timeout=getattr(fold, "attempt_timeout", None),

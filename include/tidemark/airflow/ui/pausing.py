@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
 
+from tidemark.airflow.task_names import FAILURE_COUNT, FOLD, PLAN
+
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from sqlalchemy.orm import Session
 
-COUNTED = "failed_checkpoints"
-"""The key under which `tidemark.airflow.failure_callbacks` stores the count."""
 FAILED, TIMED_OUT = "task_failure", "timed_out"
 """The scheduler's messages for a run that failed by itself; a run that a person marked as failed has another one."""
 _log = logging.getLogger(__name__)
@@ -61,9 +61,9 @@ def _expired(dag_run: "DagRun", session: "Session") -> list[dict[str, Any]]:
 
     A run that has not planned yet, or has sealed its checkpoint, lets no plan expire.
     """
-    if _state(dag_run, "fold", session) == "success":
+    if _state(dag_run, FOLD, session) == "success":
         return []
-    planned = [v for task, v, state in _counted(dag_run, session) if (task, state) == ("plan", "success")]
+    planned = [v for task, v, state in _counted(dag_run, session) if (task, state) == (PLAN, "success")]
     return [{**value, "in_a_row": value["in_a_row"] + 1} for value in planned]
 
 
@@ -80,7 +80,7 @@ def _counted(dag_run: "DagRun", session: "Session") -> list[tuple[str, dict[str,
     wanted = (
         select(Stored.task_id, Stored.value, TaskInstance.state)
         .join(TaskInstance, and_(same, TaskInstance.task_id == Stored.task_id))
-        .where(Stored.dag_id == dag_run.dag_id, Stored.run_id == dag_run.run_id, Stored.key == COUNTED)
+        .where(Stored.dag_id == dag_run.dag_id, Stored.run_id == dag_run.run_id, Stored.key == FAILURE_COUNT)
         .where(Stored.updated_at >= TaskInstance.start_date)
     )
     return [(task, json.loads(value), state) for task, value, state in session.execute(wanted)]

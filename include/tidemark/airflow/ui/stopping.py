@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
 
+from tidemark.airflow.task_names import CHECKPOINT_TASKS, PAUSE_REQUEST
+
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from sqlalchemy.orm import Session
 
-PAUSES = "pauses_pipeline"
-"""The key under which `tidemark.airflow.stop_dags` stores the wish."""
-TASKS = frozenset({"plan", "fold", "validate", "complete"})
-"""The tasks by which a checkpoint DAG differs from the pipeline's other DAGs."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +72,7 @@ def _own_wishes(dag_run: "DagRun", session: "Session") -> list[dict[str, Any]]:
     from sqlalchemy import select
 
     wanted = select(Stored.value).where(
-        Stored.dag_id == dag_run.dag_id, Stored.run_id == dag_run.run_id, Stored.key == PAUSES
+        Stored.dag_id == dag_run.dag_id, Stored.run_id == dag_run.run_id, Stored.key == PAUSE_REQUEST
     )
     return [json.loads(value) for value in session.scalars(wanted)]
 
@@ -91,7 +89,7 @@ def _waits(dag_run: "DagRun", pipeline: str, session: "Session") -> bool:
         return False
     wanted = (
         select(Stored.value)
-        .where(Stored.key == PAUSES, Stored.updated_at >= dag_run.start_date)
+        .where(Stored.key == PAUSE_REQUEST, Stored.updated_at >= dag_run.start_date)
         .order_by(Stored.updated_at.desc())
     )
     wishes = (json.loads(value) for value in session.scalars(wanted))
@@ -108,7 +106,7 @@ def _checkpoint_dags(pipeline: str, session: "Session") -> list[str]:
     tagged = select(DagTag.dag_id).where(DagTag.name == "tidemark")
     found = session.scalars(select(DagTag.dag_id).where(DagTag.name == pipeline, DagTag.dag_id.in_(tagged)))
     serialized = ((dag_id, SerializedDagModel.get(dag_id, session=session)) for dag_id in found)
-    return sorted(dag_id for dag_id, dag in serialized if dag is not None and set(dag.dag.task_ids) >= TASKS)
+    return sorted(dag_id for dag_id, dag in serialized if dag is not None and set(dag.dag.task_ids) >= CHECKPOINT_TASKS)
 
 
 def _is_running(dag_id: str, ended: "DagRun", session: "Session") -> bool:
