@@ -20,6 +20,13 @@ PLUGINS = ROOT / "plugins"
 _serial = count(1)
 
 Client = Callable[..., Any]
+LogText = Callable[[], str]
+Trigger = Callable[..., Any]
+ANSWER_OF_CHILD = """
+import json, os, sys
+variables = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "TIDEMARK_"))}
+json.dump({"variables": variables, "command": open("/proc/self/cmdline").read()}, open(sys.argv[-1], "w"))
+"""
 
 
 @pytest.fixture(scope="package")
@@ -83,6 +90,68 @@ def dag_run(trips: Any) -> Callable[..., Any]:
         later = timedelta(seconds=next(_serial))
         at: datetime | None = None if day is None else DAY + timedelta(days=day) + later
         return trips.test(logical_date=at, run_after=DAY + timedelta(days=400) + later, run_conf=conf)
+
+    return start
+
+
+def load_dag(dag_id: str) -> Any:
+    """A DAG, as Airflow finds it in its folder."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(HERE / "dags").dags[dag_id]
+
+
+@pytest.fixture
+def trigger_dag(airflow_home: Path) -> Trigger:
+    """`trigger_dag("stop", note="x")`: a run of a DAG with a conf."""
+    return lambda dag_id, **conf: load_dag(dag_id).test(run_conf={"pipeline": "trips", **conf})
+
+
+@pytest.fixture
+def trigger_backfill(trips: Any, airflow_home: Path) -> Trigger:
+    """Triggers the DAG `backfill` as its form does."""
+    dag = load_dag("backfill")
+
+    def start(**conf: Any) -> Any:
+        at = DAY + timedelta(days=800, seconds=next(_serial))
+        return dag.test(logical_date=None, run_after=at, run_conf={"pipeline": "trips", **conf})
+
+    return start
+
+
+@pytest.fixture
+def log_text(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> LogText:
+    """What was logged so far."""
+    return lambda: caplog.text + "".join(capfd.readouterr())
+
+
+@pytest.fixture
+def two(world: AirflowPipeline, dag_run: Callable[..., Any]) -> AirflowPipeline:
+    """Two checkpoints of the trips."""
+    for day in range(2):
+        world.drive("a", 1, day=day)
+        assert dag_run(day=day + 1).state == "success"
+    return world
+
+
+@pytest.fixture
+def child_of_task(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], tuple[dict[str, str], str]]:
+    """Starts a child as a task does; returns its variables, and its command line with that of the real spark-submit."""
+    from tidemark.airflow import spark_jobs as jobs
+    from tidemark.engine.session.installation import spark_home
+
+    (tmp_path / "some_child.py").write_text(ANSWER_OF_CHILD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("TIDEMARK_SPARK", "local[2]")
+    real = jobs.submit_command
+    monkeypatch.setattr(jobs, "submit_command", lambda settings, home: [sys.executable])
+
+    def start() -> tuple[dict[str, str], str]:
+        job = jobs.spark_job("some_child", "fold", print)
+        answer = job.execute()
+        return answer["variables"], answer["command"] + " ".join(real(job._settings, spark_home()))
 
     return start
 

@@ -1,17 +1,16 @@
 """The backfill DAG, by `dag.test()`: form, mapped steps, comparison, question and answer, promote."""
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import HERE
+from tests.airflow.conftest import HERE, Trigger
 from tests.airflow.human_in_the_loop import human_answers
-from tests.support.airflow import DAY, AirflowPipeline
+from tests.support.airflow import AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskPipeline
+from tests.support.backfills import list_repeats, run_long_backfill, states_by_task
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.model.checkpoint.manifest import Checkpoint, Expectation, Verdict
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -20,7 +19,6 @@ from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 ASK = PlanRequest(origin="test")
-_serial = count(1)
 
 
 @pytest.fixture
@@ -36,42 +34,15 @@ def disk(world: Any, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     return made
 
 
-@pytest.fixture
-def trigger(trips: Any, airflow_home: Any) -> Callable[..., Any]:
-    """Triggers the DAG as its form does."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    dag = DagBag(HERE / "dags").dags["backfill"]
-
-    def start(**conf: Any) -> Any:
-        at = DAY + timedelta(days=800, seconds=next(_serial))
-        return dag.test(logical_date=None, run_after=at, run_conf={"pipeline": "trips", **conf})
-
-    return start
-
-
-def states(run: Any) -> dict[str, list[str]]:
-    """States per task, by map index."""
-    found: dict[str, list[str]] = {}
-    for ti in sorted(run.get_task_instances(), key=lambda ti: ti.map_index):
-        found.setdefault(ti.task_id, []).append(str(ti.state))
-    return found
-
-
-def repeats(disk: AirflowDiskPipeline) -> list[tuple[int, ...]]:
-    """What the live line repeats, oldest first."""
-    return [c.plan.replays for c in disk.checkpoints()]
-
-
 def test_it_repeats_step_by_step_compares_and_promotes(
-    disk: AirflowDiskPipeline, trigger: Any, caplog: Any, capfd: Any
+    disk: AirflowDiskPipeline, trigger_backfill: Trigger, caplog: Any, capfd: Any
 ) -> None:
-    run = trigger(savepoint="sp", mode="promote")
-    assert (str(run.state), states(run)) == (
+    run = trigger_backfill(savepoint="sp", mode="promote")
+    assert (str(run.state), states_by_task(run)) == (
         "success",
         {task: ["success"] for task in ("plan", "compare", "approve", "promote")} | {"repeat": ["success"] * 2},
     )
-    assert repeats(disk) == [(), (2,), (3,)]
+    assert list_repeats(disk) == [(), (2,), (3,)]
     assert disk.buses() == {"a": (3, 6)}
     assert {c.plan.origin for c in disk.checkpoints()[1:]} == {run.run_id}
     logged = caplog.text + "".join(capfd.readouterr())
@@ -80,14 +51,14 @@ def test_it_repeats_step_by_step_compares_and_promotes(
     live = checkpoints.run_once(disk.open_context(), "trips", ASK).checkpoint
     assert live is not None
     assert live.plan.slot.timeline.startswith("backfill-sp-")
-    again = trigger(savepoint="sp", mode="promote")
-    assert (str(again.state), states(again)["repeat"]) == ("success", ["success"]), "a second run finds it done"
+    again = trigger_backfill(savepoint="sp", mode="promote")
+    assert (str(again.state), states_by_task(again)["repeat"]) == ("success", ["success"]), "a second run finds it done"
     assert len(disk.checkpoints()) == 4
 
 
-def test_compare_only_leaves_the_live_timeline_alone(disk: AirflowDiskPipeline, trigger: Any) -> None:
-    run = trigger(checkpoint="chk-1", to="chk-2", max_records=100, name="look")
-    assert (str(run.state), states(run)) == (
+def test_compare_only_leaves_the_live_timeline_alone(disk: AirflowDiskPipeline, trigger_backfill: Trigger) -> None:
+    run = trigger_backfill(checkpoint="chk-1", to="chk-2", max_records=100, name="look")
+    assert (str(run.state), states_by_task(run)) == (
         "success",
         {
             "plan": ["success"],
@@ -97,14 +68,19 @@ def test_compare_only_leaves_the_live_timeline_alone(disk: AirflowDiskPipeline, 
             "promote": ["skipped"],
         },
     )
-    assert repeats(disk) == [(), (), ()]
+    assert list_repeats(disk) == [(), (), ()]
     fork = disk.open_context().coordinator("trips").head("look").entry
     assert isinstance(fork, Checkpoint)
     assert fork.plan.replays == (2,)
 
 
 def test_fields_that_only_one_of_the_codes_has_are_told(
-    disk: AirflowDiskPipeline, trigger: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+    disk: AirflowDiskPipeline,
+    trigger_backfill: Trigger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
+    capfd: Any,
 ) -> None:
     text = (HERE / "pipelines" / "trips.py").read_text()
     assert text.count('miles: int = state.sum("miles")') == 1
@@ -112,13 +88,13 @@ def test_fields_that_only_one_of_the_codes_has_are_told(
     changed = text.replace('miles: int = state.sum("miles")', 'longest: int | None = state.max("miles")')
     (tmp_path / "pipelines" / "trips.py").write_text(changed)
     monkeypatch.setenv("TIDEMARK_PIPELINES", str(tmp_path / "pipelines"))
-    assert str(trigger(savepoint="sp", mode="compare").state) == "success"
+    assert str(trigger_backfill(savepoint="sp", mode="compare").state) == "success"
     assert "| buses | 0 | 0 | 0 | 1 | +longest; -miles |" in caplog.text + "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize(("answer", "live"), [("Approve", [(), (2,), (3,), (4,)]), ("Reject", [(), (), (), ()])])
 def test_somebody_is_asked_while_live_checkpoints_go_on(
-    disk: AirflowDiskPipeline, trigger: Any, answer: str, live: list[tuple[int, ...]]
+    disk: AirflowDiskPipeline, trigger_backfill: Trigger, answer: str, live: list[tuple[int, ...]]
 ) -> None:
     seen: list[str] = []
 
@@ -128,18 +104,18 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
         checkpoints.run_once(disk.open_context(), "trips", ASK)
 
     with human_answers(answer, looks):
-        run = trigger(savepoint="sp", mode="approve")
+        run = trigger_backfill(savepoint="sp", mode="approve")
     assert str(run.state) == "success"
     assert "Make the backfilled timeline live?" in seen[0]
     assert "| buses | 0 | 0 | 0 | 1 |" in seen[0]
     assert seen[0].endswith("Reject: it stays next to the live timeline.")
-    assert states(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
-    assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in repeats(disk)] == live
+    assert states_by_task(run)["promote"] == ["success" if answer == "Approve" else "skipped"]
+    assert [r if len(r) < 1 or r[0] != 6 else (4,) for r in list_repeats(disk)] == live
     assert disk.buses() == {"a": (3, 6), "b": (1, 9)}
 
 
 @pytest.mark.parametrize(
-    ("conf", "told"),
+    ("conf", "message"),
     [
         ({}, "name one restore point"),
         ({"savepoint": "sp", "checkpoint": "1"}, "name one restore point"),
@@ -151,13 +127,13 @@ def test_somebody_is_asked_while_live_checkpoints_go_on(
     ],
 )
 def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
-    disk: AirflowDiskPipeline, trigger: Any, conf: dict[str, Any], told: str, caplog: Any, capfd: Any
+    disk: AirflowDiskPipeline, trigger_backfill: Trigger, conf: dict[str, Any], message: str, caplog: Any, capfd: Any
 ) -> None:
-    run = trigger(**conf)
+    run = trigger_backfill(**conf)
     assert str(run.state) == "failed"
-    assert states(run)["plan"] == ["failed"]
+    assert states_by_task(run)["plan"] == ["failed"]
     logged = caplog.text + "".join(capfd.readouterr())
-    assert told in logged
+    assert message in logged
     assert "Next: " in logged
     assert disk.open_context().coordinator("trips").timelines.names() == ["t1"]
 
@@ -172,18 +148,20 @@ def refusing(disk: AirflowDiskPipeline) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("refusing")
-def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(disk: AirflowDiskPipeline, trigger: Any) -> None:
-    run = trigger(savepoint="sp", mode="promote")
+def test_a_refused_step_ends_the_run_and_the_next_run_goes_on(
+    disk: AirflowDiskPipeline, trigger_backfill: Trigger
+) -> None:
+    run = trigger_backfill(savepoint="sp", mode="promote")
     assert str(run.state) == "failed"
-    assert states(run)["repeat"] == ["failed", "failed"]
-    assert {states(run)[task][0] for task in ("compare", "approve", "promote")} == {"upstream_failed"}
+    assert states_by_task(run)["repeat"] == ["failed", "failed"]
+    assert {states_by_task(run)[task][0] for task in ("compare", "approve", "promote")} == {"upstream_failed"}
     plans = disk.open_context().coordinator("trips").objects.list("plans/")
     assert len([key for key in plans if key.endswith(".abort.json")]) == 1, "the later step is not even tried"
-    assert repeats(disk) == [(), (), ()]
+    assert list_repeats(disk) == [(), (), ()]
     disk.verdict = Verdict()
-    again = trigger(savepoint="sp", mode="promote")
+    again = trigger_backfill(savepoint="sp", mode="promote")
     assert str(again.state) == "success"
-    assert repeats(disk) == [(), (2,), (3,)]
+    assert list_repeats(disk) == [(), (2,), (3,)]
 
 
 @pytest.mark.usefixtures("airflow_home")
@@ -200,26 +178,7 @@ def test_steps_are_divided_evenly_among_the_tasks_that_airflow_allows() -> None:
 
 
 def test_a_backfill_of_more_intervals_than_tasks_is_killed_and_goes_on(
-    world: AirflowPipeline, trigger: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
+    world: AirflowPipeline, trigger_backfill: Trigger, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
 ) -> None:
-    long_backfill(30, 4, trigger, monkeypatch)
+    run_long_backfill(30, 4, trigger_backfill, monkeypatch)
     assert "30 steps in 4 mapped tasks" in caplog.text + "".join(capfd.readouterr())
-
-
-def long_backfill(intervals: int, tasks: int, trigger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few intervals have records. The API server refuses to map a list of more items than the limit."""
-    made = AirflowDiskPipeline()
-    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
-    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", str(tasks))
-    opened = made.open_context()
-    for n in range(intervals + 1):
-        if n % (intervals // 5) == 0:
-            made.drive("a", 1, day=n * 5 // intervals)
-        checkpoints.run_once(opened, "trips", ASK)
-    before = made.buses()
-    made.accidents = [("publish", RuntimeError("killed"))]
-    run = trigger(checkpoint="chk-1", mode="promote", name="long")
-    assert (str(run.state), states(run)["repeat"]) == ("success", ["success"] * tasks)
-    assert repeats(made) == [(), *((n,) for n in range(2, intervals + 2))]
-    assert made.buses() == before == {"a": (6, 6)}
-    assert made.accidents == [], "one step was repeated"

@@ -2,8 +2,7 @@
 
 import json
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ SASL = {
     "ssl.ca.location": "/etc/ssl/ca.pem",
     "group.id": "of the provider's operators",
 }
-CHILD = """
-import json, os, sys
-told = {name: value for name, value in os.environ.items() if name.startswith("TIDEMARK_")}
-told["command"] = open("/proc/self/cmdline").read()
-json.dump(told, open(sys.argv[-1], "w"))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +47,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, name: str, kind: str, **fields: Any
     monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": kind, **fields}))
 
 
-def taken() -> Settings:
+def task_settings() -> Settings:
     """The settings of a task."""
     from tidemark.airflow.connections import take_connections
 
@@ -68,7 +61,7 @@ def test_every_default_connection_becomes_settings(monkeypatch: pytest.MonkeyPat
         monkeypatch, "spark_connect_default", "spark_connect", host="spark.example", port=443, login="ann",
         password=SECRET, extra={"use_ssl": True},
     )  # fmt: skip
-    found = taken()
+    found = task_settings()
     assert found.kafka_bootstrap == "kafka:9093"
     assert (found.kafka_security_protocol, found.kafka_sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-256")
     assert found.kafka_sasl_password is not None and found.kafka_sasl_password.get_secret_value() == SECRET
@@ -88,7 +81,7 @@ def test_a_variable_takes_precedence_and_keeps_credentials_of_another_cluster_aw
     connect(monkeypatch, "spark_connect_default", "spark_connect", host="spark.example", password=SECRET)
     monkeypatch.setenv("TIDEMARK_KAFKA_BOOTSTRAP", "mine:9092")
     monkeypatch.setenv("TIDEMARK_SPARK", "sc://mine:15002")
-    found = taken()
+    found = task_settings()
     assert (found.kafka_bootstrap, found.kafka_client_options) == ("mine:9092", {})
     assert found.spark_address == "sc://mine:15002"
     assert not [name for name, value in os.environ.items() if SECRET in value and name.startswith("TIDEMARK_")]
@@ -101,7 +94,7 @@ def test_one_field_by_a_variable_and_the_others_by_the_connection(
     connect(monkeypatch, "kafka_default", "kafka", extra=SASL | {"sasl.username": "its"})
     monkeypatch.setenv("TIDEMARK_KAFKA_SASL_PASSWORD_FILE", "")
     monkeypatch.setenv("TIDEMARK_KAFKA_SASL_MECHANISM", "PLAIN")
-    found = taken()
+    found = task_settings()
     assert (found.kafka_sasl_mechanism, found.kafka_sasl_username) == ("PLAIN", "its")
 
 
@@ -109,57 +102,57 @@ def test_a_named_connection_is_taken_and_an_empty_name_takes_none(monkeypatch: p
     connect(monkeypatch, "kafka_default", "kafka", extra={"bootstrap.servers": "wrong:1"})
     connect(monkeypatch, "lake_kafka", "kafka", extra={"bootstrap.servers": "right:1"})
     monkeypatch.setenv("TIDEMARK_KAFKA_CONNECTION", "lake_kafka")
-    assert taken().kafka_bootstrap == "right:1"
+    assert task_settings().kafka_bootstrap == "right:1"
     monkeypatch.setenv("TIDEMARK_KAFKA_CONNECTION", "")
     connect(monkeypatch, "aws_default", "aws", login="k", password=SECRET)
     monkeypatch.setenv("TIDEMARK_WAREHOUSE", "s3://lake/house")
     monkeypatch.setenv("TIDEMARK_S3_CONNECTION", "")
-    assert taken().kafka_bootstrap is None
+    assert task_settings().kafka_bootstrap is None
     assert "AWS_ACCESS_KEY_ID" not in os.environ
 
 
 def test_a_later_call_sees_a_changed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "kafka_default", "kafka", extra=SASL)
     connect(monkeypatch, "spark_connect_default", "spark_connect", host="one", password=SECRET)
-    assert taken().kafka_bootstrap == "kafka:9093"
+    assert task_settings().kafka_bootstrap == "kafka:9093"
     connect(monkeypatch, "kafka_default", "kafka", extra={"bootstrap.servers": "plain:9092"})
     connect(monkeypatch, "spark_connect_default", "spark_connect", host="two")
-    found = taken()
+    found = task_settings()
     assert (found.kafka_bootstrap, found.kafka_client_options) == ("plain:9092", {})
     assert found.spark_address == "sc://two"
 
 
 def test_an_airflow_without_connections_changes_nothing() -> None:
-    found = taken()
+    found = task_settings()
     assert (found.kafka_bootstrap, found.spark_address) == (None, "local[*]")
 
 
-def test_a_default_of_another_type_is_somebody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_of_another_type_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "spark_connect_default", "http", host="spark.example", password=SECRET)
-    assert taken().spark_address == "local[*]"
+    assert task_settings().spark_address == "local[*]"
     monkeypatch.setenv("TIDEMARK_SPARK_CONNECTION", "spark_connect_default")
     with pytest.raises(UsageError, match="is of type http"):
-        taken()
+        task_settings()
 
 
 def test_the_default_of_aws_counts_for_a_bucket_without_other_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "aws_default", "aws", login="its", password=SECRET, extra={"region_name": "eu-north-1"})
-    taken()
+    task_settings()
     assert "AWS_ACCESS_KEY_ID" not in os.environ, "the warehouse is a folder"
     monkeypatch.setenv("TIDEMARK_WAREHOUSE", "s3://lake/house")
     monkeypatch.setenv("AWS_PROFILE", "mine")
-    taken()
+    task_settings()
     assert "AWS_ACCESS_KEY_ID" not in os.environ and os.environ["AWS_PROFILE"] == "mine"
     monkeypatch.delenv("AWS_PROFILE")
-    assert taken().s3_region == "eu-north-1"
+    assert task_settings().s3_region == "eu-north-1"
     assert os.environ["AWS_ACCESS_KEY_ID"] == "its"
     connect(monkeypatch, "aws_default", "aws", login="next", password=SECRET)
-    taken()
+    task_settings()
     assert os.environ["AWS_ACCESS_KEY_ID"] == "next", "what comes from a connection may be replaced"
 
 
 @pytest.mark.parametrize(
-    ("variable", "name", "told", "wrong"),
+    ("variable", "name", "fields", "wrong"),
     [
         ("TIDEMARK_KAFKA_CONNECTION", "mine", None, "Airflow has no connection mine"),
         ("TIDEMARK_SPARK_CONNECTION", "mine", None, "Airflow has no connection mine"),
@@ -177,14 +170,14 @@ def test_the_default_of_aws_counts_for_a_bucket_without_other_credentials(monkey
     ],
 )
 def test_a_connection_that_is_not_fully_honoured_is_refused_by_name(
-    variable: str, name: str, told: dict[str, Any] | None, wrong: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, name: str, fields: dict[str, Any] | None, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, name)
-    if told is not None:
-        connect(monkeypatch, name, name.removesuffix("_default"), **told)
+    if fields is not None:
+        connect(monkeypatch, name, name.removesuffix("_default"), **fields)
     with pytest.raises(UsageError, match=wrong) as refused:
-        taken()
+        task_settings()
     assert SECRET not in f"{refused.value!s}{refused.value.__cause__}{refused.value.__context__}"
     assert "canary" not in str(refused.value).replace("x-canary", "")
     assert name in refused.value.what and refused.value.safe == "nothing was read or written."
@@ -192,21 +185,12 @@ def test_a_connection_that_is_not_fully_honoured_is_refused_by_name(
 
 
 def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, child_of_task: Callable[[], tuple[dict[str, str], str]]
 ) -> None:
-    from tidemark.airflow import spark_jobs as jobs
-    from tidemark.engine.session.installation import spark_home
-
-    (tmp_path / "connected_child.py").write_text(CHILD)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    real = jobs.submit_command
-    monkeypatch.setattr(jobs, "submit_command", lambda settings, home: [sys.executable])
-    monkeypatch.setenv("TIDEMARK_SPARK", "local[2]")
     connect(monkeypatch, "kafka_default", "kafka", extra=SASL)
-    job = jobs.spark_job("connected_child", "fold", print)
-    told = job.execute()
-    assert SECRET not in str(told.pop("command")) + " ".join(real(job._settings, spark_home()))
-    assert told["TIDEMARK_KAFKA_SASL_PASSWORD"] == SECRET
+    variables, command = child_of_task()
+    assert SECRET not in command
+    assert variables["TIDEMARK_KAFKA_SASL_PASSWORD"] == SECRET
 
 
 def test_a_dag_run_shows_no_value_of_its_connections(

@@ -23,13 +23,13 @@ Make = Callable[..., Any]
 def make() -> Make:
     """`make(tags=["a"])`: the DAG of the trips with options."""
 
-    def made(**options: Any) -> Any:
+    def create(**options: Any) -> Any:
         from tests.airflow.pipelines.trips import trips
         from tidemark.airflow import checkpoint_dag
 
         return checkpoint_dag(trips, **options)
 
-    return made
+    return create
 
 
 def test_tags_are_added_to_those_by_which_the_pages_find_the_dag(make: Make) -> None:
@@ -63,8 +63,8 @@ def test_default_args_that_break_the_protocol_are_refused_in_three_lines(make: M
     for name, instead in PROTECTED.items():
         with pytest.raises(DeclarationError) as caught:
             make(default_args={"owner": "ann", name: True})
-        told = [f"default_args may not set {name}", "Safe: nothing was written.", f"Next: {instead}."]
-        assert str(caught.value).splitlines() == told
+        lines = [f"default_args may not set {name}", "Safe: nothing was written.", f"Next: {instead}."]
+        assert str(caught.value).splitlines() == lines
 
 
 def test_an_argument_that_no_task_takes_is_refused(make: Make) -> None:
@@ -93,7 +93,7 @@ def test_a_minimum_pause_does_not_count_against_the_timeout_of_a_run() -> None:
 
 
 @pytest.fixture
-def called(world: AirflowPipeline) -> Iterator[Any]:
+def called_dag(world: AirflowPipeline) -> Iterator[Any]:
     """The DAG of the trips with callbacks of a user; the plugin's listener is registered, as in the scheduler."""
     from airflow.dag_processing.dagbag import DagBag
     from airflow.listeners.listener import get_listener_manager
@@ -108,7 +108,7 @@ def called(world: AirflowPipeline) -> Iterator[Any]:
     manager.clear()
 
 
-def paused(by_hand: bool | None = None) -> bool:
+def is_paused(by_hand: bool | None = None) -> bool:
     """Whether the DAG is paused; or makes it so."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
@@ -121,35 +121,37 @@ def paused(by_hand: bool | None = None) -> bool:
         return bool(model.is_paused)
 
 
-def test_callbacks_of_a_user_are_called_after_those_that_count_failures(world: AirflowPipeline, called: Any) -> None:
+def test_callbacks_of_a_user_are_called_after_those_that_count_failures(
+    world: AirflowPipeline, called_dag: Any
+) -> None:
     world.drive("a", 3)
     world.accidents = [("attempt", EngineError("it broke", next="mend it"))]
-    assert called.test(logical_date=None).state == "failed"
+    assert called_dag.test(logical_date=None).state == "failed"
     assert CALLS == ["success plan", "failure fold", "broken", "run failure"]
     assert last_abort(world.open_context()).failure.reason is FailureReason.ENGINE_ERROR, "Tidemark's has aborted it"
     CALLS.clear()
-    assert called.test(logical_date=None).state == "success"
+    assert called_dag.test(logical_date=None).state == "success"
     assert " ".join(CALLS) == "success plan success fold success validate success complete run success"
     assert world.buses() == {"a": (1, 3)}
 
 
-def test_with_callbacks_too_only_failed_checkpoints_pause_the_schedule(world: AirflowPipeline, called: Any) -> None:
+def test_with_callbacks_too_only_failed_checkpoints_pause_the_schedule(world: AirflowPipeline, called_dag: Any) -> None:
     from tidemark.operations import stop
 
     world.drive("a", 3)
-    called.test(logical_date=None, run_conf={"max_record": 1})
-    paused(by_hand=False)  # Airflow has made it paused
+    called_dag.test(logical_date=None, run_conf={"max_record": 1})
+    is_paused(by_hand=False)  # Airflow has made it paused
     for _ in range(4):
-        assert called.test(logical_date=None, run_conf={"max_record": 1}).state == "failed"
+        assert called_dag.test(logical_date=None, run_conf={"max_record": 1}).state == "failed"
     stop.stop(world.open_context(), "trips", "disk swap")
-    assert [called.test(logical_date=None).state for _ in range(4)] == ["failed"] * 4
+    assert [called_dag.test(logical_date=None).state for _ in range(4)] == ["failed"] * 4
     stop.resume(world.open_context(), "trips", "done")
-    assert not paused()
+    assert not is_paused()
     world.verdict = Verdict(passed=False)
     seen = []
     for _ in range(3):
-        assert called.test(logical_date=None).state == "failed"
-        seen.append(paused())
+        assert called_dag.test(logical_date=None).state == "failed"
+        seen.append(is_paused())
     assert seen == [False, False, True]
 
 

@@ -64,15 +64,15 @@ def test_a_run_completes_one_checkpoint_and_tells_the_assets(world: AirflowPipel
     (made,) = world.checkpoints()
     assert made.plan.origin == run.run_id
     assert world.buses() == {"a": (2, 7)}, "records from the interval's end on belong to the next run"
-    told = {event.asset.uri: event for event in events(run)}
-    behind = told.pop("x-tidemark://trips/completed")
+    by_uri = {event.asset.uri: event for event in events(run)}
+    behind = by_uri.pop("x-tidemark://trips/completed")
     assert (behind.partition_key, behind.extra["id"]) == (None, "chk-1"), "Airflow starts other DAGs by events without"
-    assert set(told) == {"x-tidemark://trips/checkpoint", "x-tidemark://trips/state/buses"}
-    for event in told.values():
+    assert set(by_uri) == {"x-tidemark://trips/checkpoint", "x-tidemark://trips/state/buses"}
+    for event in by_uri.values():
         assert event.partition_key == "chk-1"
         assert event.extra["id"] == "chk-1"
         assert event.source_task_id == "complete", "nothing is told before it is published"
-    assert told["x-tidemark://trips/checkpoint"].extra["records"] == 2
+    assert by_uri["x-tidemark://trips/checkpoint"].extra["records"] == 2
 
 
 def test_only_what_changed_has_an_event_with_facts_of_its_own(world: AirflowPipeline, dag_run: DagRun) -> None:

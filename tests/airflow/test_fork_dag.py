@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import LogText, load_dag
 from tests.airflow.test_dag_runs import states
-from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
 from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, StoreError
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def asked(airflow_home: object) -> Callable[..., Any]:
     """A run with a conf; of a DAG of its own, because `dag.test()` keeps a conf as the DAG's defaults."""
-    return lambda **conf: found("fork").test(run_conf={"pipeline": "trips", **conf})
+    return lambda **conf: load_dag("fork").test(run_conf={"pipeline": "trips", **conf})
 
 
 def forks(world: AirflowPipeline) -> dict[str, tuple[str | None, int | None, str, str]]:
@@ -31,7 +31,7 @@ def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import fork_dag
     from tidemark.airflow.fork_dags import ForkConf
 
-    dag = found("fork")
+    dag = load_dag("fork")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["fork"], "fork": []}
     assert dag.timetable.can_be_scheduled is False
     assert set(dag.params) == set(ForkConf.model_fields)
@@ -43,9 +43,9 @@ def test_a_fork_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_begins_a_timeline_beside_the_live_one(
-    two: AirflowPipeline,  # noqa: F811
+    two: AirflowPipeline,
     asked: Callable[..., Any],
-    said: Said,  # noqa: F811
+    log_text: LogText,
 ) -> None:
     context = two.open_context()
     savepoints.open_savepoints(context, "trips").create(
@@ -53,7 +53,7 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
     )
     made = asked(source="chk-1", name="what-if", note="with other fares")
     assert states(made) == {"plan": "success", "fork": "success"}
-    assert "tidemark run trips --timeline what-if" in said()
+    assert "tidemark run trips --timeline what-if" in log_text()
     assert asked(source="june", name="bugfix").state == "success"
     assert forks(two) == {"what-if": (None, 1, "with other fares", "fork"), "bugfix": ("june", 2, "", "fork")}
     assert [b.timeline for b in timelines.list_timelines(context, "trips") if b.is_live] == ["t1"]
@@ -74,21 +74,21 @@ def test_a_run_begins_a_timeline_beside_the_live_one(
     ],
 )
 def test_what_does_not_fit_is_answered_by_the_plan(
-    two: AirflowPipeline,  # noqa: F811
+    two: AirflowPipeline,
     asked: Callable[..., Any],
-    said: Said,  # noqa: F811
+    log_text: LogText,
     conf: dict[str, str],
     words: str,
 ) -> None:
     assert states(asked(**conf)) == {"plan": "failed", "fork": "upstream_failed"}
-    assert words in said()
+    assert words in log_text()
     assert forks(two) == {}
 
 
 def test_a_name_is_taken_once_and_a_task_that_died_finds_its_own_fork(
-    two: AirflowPipeline,  # noqa: F811
+    two: AirflowPipeline,
     asked: Callable[..., Any],
-    said: Said,  # noqa: F811
+    log_text: LogText,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     accidents = [StoreError("the store went away behind the put", next="wait")]
@@ -102,5 +102,5 @@ def test_a_name_is_taken_once_and_a_task_that_died_finds_its_own_fork(
     assert run.state == "success"
     assert {ti.task_id: ti.try_number for ti in run.get_task_instances()} == {"plan": 1, "fork": 2}
     assert states(asked(source="chk-1", name="what-if")) == {"plan": "failed", "fork": "upstream_failed"}
-    assert "timeline what-if exists already: it began at chk-1" in said()
+    assert "timeline what-if exists already: it began at chk-1" in log_text()
     assert set(forks(two)) == {"what-if"}

@@ -77,9 +77,9 @@ class Place:
         opened = self.open()
         planned = checkpoints.plan(opened, NAME, PlanRequest(origin="test"))
         assert planned.slot is not None
-        made = completed_idle(opened.coordinator(NAME), checkpoints.get_plan(opened, NAME, planned.slot))
-        assert made is not None
-        return made.id
+        checkpoint = completed_idle(opened.coordinator(NAME), checkpoints.get_plan(opened, NAME, planned.slot))
+        assert checkpoint is not None
+        return checkpoint.id
 
 
 @pytest.fixture
@@ -107,11 +107,11 @@ class Poller:
         from tidemark.airflow.kafka_lag import KafkaLagTrigger, checksum_inputs
 
         self.active, self.answers = 0, list[int]()
-        counted = self
+        poller = self
 
         class Trigger(KafkaLagTrigger):
             def count_runs(self) -> int:
-                return counted.answers.pop(0) if counted.answers else counted.active
+                return poller.answers.pop(0) if poller.answers else poller.active
 
         inputs = checksum_inputs(open_context().pipeline(NAME))
         self.trigger = Trigger(pipeline=NAME, dag_id=NAME, inputs=inputs, poll_ms=POLL_MS, **rule)

@@ -24,7 +24,7 @@ class Seen:
     stopped: bool = False
 
 
-def fired(rule: LagRule, looks: list[tuple[int, Seen]]) -> list[int]:
+def event_times(rule: LagRule, looks: list[tuple[int, Seen]]) -> list[int]:
     """The times at which a poller that looks at these times sends an event."""
     memory, found = LagMemory(), []
     for now_ms, lag in looks:
@@ -39,28 +39,28 @@ def every(seconds: int, until: int, lag: Seen) -> list[tuple[int, Seen]]:
 
 def test_enough_records_start_a_run_and_fewer_do_not() -> None:
     rule = LagRule(min_records=10)
-    assert fired(rule, every(5, 3600, Seen(unread=9))) == []
-    assert fired(rule, [(0, Seen(unread=9)), (5000, Seen(unread=10))]) == [5000]
-    assert fired(LagRule(min_records=1), [(0, Seen(unread=0))]) == []
+    assert event_times(rule, every(5, 3600, Seen(unread=9))) == []
+    assert event_times(rule, [(0, Seen(unread=9)), (5000, Seen(unread=10))]) == [5000]
+    assert event_times(LagRule(min_records=1), [(0, Seen(unread=0))]) == []
 
 
 def test_one_record_starts_a_run_when_it_has_waited() -> None:
     rule = LagRule(min_records=10, max_wait_ms=MINUTE)
-    assert fired(rule, every(5, 90, Seen(unread=1)))[0] == MINUTE, "since the poller has seen it"
-    assert fired(rule, [(0, Seen(unread=1, is_overdue=True))]) == [0], "by its timestamp"
-    assert fired(rule, every(5, 90, Seen(unread=0, is_overdue=True))) == []
+    assert event_times(rule, every(5, 90, Seen(unread=1)))[0] == MINUTE, "since the poller has seen it"
+    assert event_times(rule, [(0, Seen(unread=1, is_overdue=True))]) == [0], "by its timestamp"
+    assert event_times(rule, every(5, 90, Seen(unread=0, is_overdue=True))) == []
     gone = [(0, Seen(unread=1)), (30_000, Seen(unread=0)), (40_000, Seen(unread=1)), (MINUTE + 1, Seen(unread=1))]
-    assert fired(rule, gone) == [], "another record has not waited"
+    assert event_times(rule, gone) == [], "another record has not waited"
 
 
 def test_an_event_is_not_repeated_at_once_nor_because_more_records_arrive() -> None:
     looks = [(at * SECOND, Seen(unread=10 + at)) for at in range(30)]
-    assert fired(LagRule(min_records=10), looks) == [0]
+    assert event_times(LagRule(min_records=10), looks) == [0]
 
 
 def test_a_lost_event_is_repeated_ever_less_often() -> None:
     """Airflow drops the events of a paused DAG; a run that fails moves nothing."""
-    times = fired(LagRule(min_records=1), every(1, 3600, Seen(unread=1)))
+    times = event_times(LagRule(min_records=1), every(1, 3600, Seen(unread=1)))
     gaps = [(b - a) // SECOND for a, b in zip(times, times[1:], strict=False)]
     assert gaps[:6] == [30, 60, 120, 240, 480, 600]
     assert set(gaps[5:]) == {600}
@@ -68,23 +68,25 @@ def test_a_lost_event_is_repeated_ever_less_often() -> None:
 
 def test_a_checkpoint_or_a_restore_begins_again() -> None:
     rule = LagRule(min_records=5)
-    assert fired(rule, [(0, Seen("p0", 5)), (1000, Seen("p1", 4)), (2000, Seen("p1", 5))]) == [0, 2000]
-    assert fired(rule, [(0, Seen("p1", 5)), (1000, Seen("p0", 500))]) == [0, 1000], "restored to an earlier checkpoint"
+    assert event_times(rule, [(0, Seen("p0", 5)), (1000, Seen("p1", 4)), (2000, Seen("p1", 5))]) == [0, 2000]
+    assert event_times(rule, [(0, Seen("p1", 5)), (1000, Seen("p0", 500))]) == [0, 1000], (
+        "restored to an earlier checkpoint"
+    )
 
 
 def test_a_stopped_pipeline_starts_nothing_until_it_is_resumed() -> None:
     rule = LagRule(min_records=1, max_wait_ms=1)
     stopped = Seen(unread=0, stopped=True)
-    assert fired(rule, [*every(1, 60, stopped), (60_000, Seen(unread=3))]) == [60_000]
-    assert fired(rule, [(0, replace(stopped, unread=5, is_overdue=True))]) == []
+    assert event_times(rule, [*every(1, 60, stopped), (60_000, Seen(unread=3))]) == [60_000]
+    assert event_times(rule, [(0, replace(stopped, unread=5, is_overdue=True))]) == []
 
 
 def test_a_clock_that_is_set_back_delays_nothing_for_long() -> None:
     day = 86_400_000
     looks = [(day, Seen(unread=1)), *((at * SECOND, Seen(unread=1)) for at in range(0, 120, 5))]
-    assert fired(LagRule(min_records=1), looks) == [day, 30_000, 90_000]
+    assert event_times(LagRule(min_records=1), looks) == [day, 30_000, 90_000]
     young = [(day, Seen(unread=1)), *((at * SECOND, Seen(unread=1)) for at in range(0, 65, 5))]
-    assert fired(LagRule(max_wait_ms=MINUTE), young) == [MINUTE]
+    assert event_times(LagRule(max_wait_ms=MINUTE), young) == [MINUTE]
 
 
 Steps = list[tuple[str, int]]

@@ -1,11 +1,10 @@
 """A backfill of more intervals than Airflow maps by default (1,024), which takes minutes: part of `make test-more`."""
 
-from typing import Any
-
 import pytest
 
-from tests.airflow.test_backfill import long_backfill, trigger  # noqa: F401  (a fixture)
+from tests.airflow.conftest import Trigger
 from tests.support.airflow import AirflowPipeline
+from tests.support.backfills import run_long_backfill
 
 pytestmark = [
     pytest.mark.airflow,
@@ -17,7 +16,7 @@ pytestmark = [
 
 def test_a_backfill_of_a_year_of_intervals_is_killed_and_goes_on(
     world: AirflowPipeline,
-    trigger: Any,  # noqa: F811
+    trigger_backfill: Trigger,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    long_backfill(1100, 10, trigger, monkeypatch)
+    run_long_backfill(1100, 10, trigger_backfill, monkeypatch)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import load_dag
 from tests.airflow.test_dag_runs import broken, states
-from tests.airflow.test_savepoint_dag import found
 from tests.observing.conftest import statsd  # noqa: F401  (a fixture)
 from tests.support.airflow import AirflowPipeline
 from tests.support.openlineage import complaints
@@ -74,7 +74,7 @@ def test_a_restore_is_told_by_its_task(
         world.drive("a", 3)
         checkpoints.run_once(world.open_context(), "trips", PlanRequest(origin="test"))
     monkeypatch.setenv("TIDEMARK_STATSD", statsd.address)
-    run = found("restore").test(run_conf={"pipeline": "trips", "checkpoint": "chk-1", "execute": True})
+    run = load_dag("restore").test(run_conf={"pipeline": "trips", "checkpoint": "chk-1", "execute": True})
     assert run.state == "success"
     told = of_trips(statsd.settled())
     assert told["lastCheckpointRestoreTimestamp"] > 1_600_000_000_000

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.airflow.conftest import LogText, load_dag
 from tests.airflow.test_dag_runs import DagRun, states
-from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def asked(airflow_home: object) -> Callable[..., Any]:
     """A run with a conf; of a DAG of its own, because `dag.test()` keeps a conf as the DAG's defaults."""
-    return lambda **conf: found("patch").test(run_conf={"pipeline": "trips", "source": "chk-1", **conf})
+    return lambda **conf: load_dag("patch").test(run_conf={"pipeline": "trips", "source": "chk-1", **conf})
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> Airflo
 def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import patch_dag
 
-    dag = found("patch")
+    dag = load_dag("patch")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["patch"], "patch": []}
     assert (dag.timetable.can_be_scheduled, dag.max_active_runs) == (False, 1)
     assert dag.params["execute"] is False, "a dry run, unless it is asked for"
@@ -50,7 +50,7 @@ def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
 def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
     disk: AirflowDiskPipeline,
     asked: Callable[..., Any],
-    said: Said,  # noqa: F811
+    log_text: LogText,
     tmp_path: Path,
 ) -> None:
     right, gone = tmp_path / "right.parquet", tmp_path / "gone.parquet"
@@ -58,12 +58,12 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
     pq.write_table(pa.table({"bus": ["b"]}), gone)
     conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"]}
     assert states(asked(**conf)) == {"plan": "success", "patch": "skipped"}
-    assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in said()
+    assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in log_text()
     context = disk.open_context()
     assert savepoints.open_savepoints(context, "trips").find("fixed") is None
     for _ in range(2):
         assert states(asked(**conf, execute=True)) == {"plan": "success", "patch": "success"}, "twice, and done once"
-        assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in said()
+        assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in log_text()
     made = savepoints.open_savepoints(context, "trips").get("fixed")
     assert (made.checkpoint, made.timeline) == (3, "fixed")
     rows = read_checkpoint(
@@ -77,4 +77,4 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
         ({**conf, "name": "other", "timeline": "fixed"}, "timeline fixed exists already"),
     ):
         assert states(asked(**wrong)) == {"plan": "failed", "patch": "upstream_failed"}
-        assert words in said()
+        assert words in log_text()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import LogText, load_dag
 from tests.airflow.test_dag_runs import DagRun, states
-from tests.airflow.test_savepoint_dag import Said, found, said, two  # noqa: F401  (fixtures)
 from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.operations import timelines
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def asked(airflow_home: object) -> Callable[..., Any]:
     """A run with a conf; of a DAG of its own, because `dag.test()` keeps a conf as the DAG's defaults."""
-    return lambda **conf: found("restore").test(run_conf={"pipeline": "trips", **conf})
+    return lambda **conf: load_dag("restore").test(run_conf={"pipeline": "trips", **conf})
 
 
 def fates(world: AirflowPipeline) -> dict[str, str]:
@@ -29,7 +29,7 @@ def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow.form_answers import validate_conf
     from tidemark.airflow.restore_dags import RestoreConf
 
-    dag = found("restore")
+    dag = load_dag("restore")
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": ["restore"], "restore": []}
     assert (dag.timetable.can_be_scheduled, dag.max_active_runs) == (False, 1)
     assert set(dag.params) == set(RestoreConf.model_fields)
@@ -49,16 +49,16 @@ def test_a_restore_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
-    two: AirflowPipeline,  # noqa: F811
+    two: AirflowPipeline,
     asked: Callable[..., Any],
-    said: Said,  # noqa: F811
+    log_text: LogText,
     dag_run: DagRun,
 ) -> None:
     dry = asked(checkpoint="chk-1")
     assert states(dry) == {"plan": "success", "restore": "skipped"}
-    told = said()
-    assert "left: ['chk-2']" in told
-    assert "read_again: {'trips-0': {'start': 1, 'end': 2}}" in told
+    text = log_text()
+    assert "left: ['chk-2']" in text
+    assert "read_again: {'trips-0': {'start': 1, 'end': 2}}" in text
     assert fates(two) == {"t1": "live"}
     assert states(asked(checkpoint="chk-1", execute=True)) == {"plan": "success", "restore": "success"}
     assert fates(two) == {"t1": "closed for t2", "t2": "live"}
@@ -76,12 +76,12 @@ def test_a_run_tells_its_plan_and_restores_only_where_it_is_asked_to(
         ({"checkpoint": "chk-1", "newest_whole": True}, "name one restore point"),
     ):
         assert states(asked(execute=True, **conf)) == {"plan": "failed", "restore": "upstream_failed"}
-        assert words in said()
+        assert words in log_text()
     assert set(fates(two)) == {"t1", "t2", "t3"}
 
 
 def test_a_restore_that_died_between_its_puts_is_repeated_and_finishes(
-    two: AirflowPipeline,  # noqa: F811
+    two: AirflowPipeline,
     asked: Callable[..., Any],
 ) -> None:
     from tidemark.errors import StoreError

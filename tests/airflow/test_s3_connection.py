@@ -7,8 +7,7 @@ front of it sees who signs.
 import json
 import os
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,12 +21,6 @@ from tidemark.errors import UsageError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 KEY, SECRET, TOKEN = "AKIDOFTHECONNECTION", "s3cret/of+the=connection", "token-of-the-connection"
-CHILD = """
-import json, os, sys
-told = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "TIDEMARK_S3_"))}
-told["command"] = open("/proc/self/cmdline").read()
-json.dump(told, open(sys.argv[-1], "w"))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +39,8 @@ def nothing_else(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def connection(monkeypatch: pytest.MonkeyPatch, **extras: str) -> None:
-    told = {"conn_type": "aws", "login": KEY, "password": SECRET, "extra": extras}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(told))
+    fields = {"conn_type": "aws", "login": KEY, "password": SECRET, "extra": extras}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(fields))
 
 
 @only_moto
@@ -59,7 +52,7 @@ def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
 
     def watch(request: S3Request) -> None:
         by = re.search(r"Credential=([^/]+)/\d+/([^/]+)/", request.headers.get("authorization", ""))
-        signed.append((by[1], by[2]) if by else ("nobody", ""))
+        signed.append((by[1], by[2]) if by else ("unsigned", ""))
 
     bucket.server.proxy.rule = watch
     connection(monkeypatch, endpoint_url=bucket.server.proxy.address, region_name="eu-north-1", aws_session_token=TOKEN)
@@ -72,39 +65,29 @@ def test_a_dag_run_reaches_its_bucket_by_the_connection_alone(
     found = bucket.objects("house/")
     assert any(key.startswith("trips/timelines/") for key in found)
     assert made.plan.origin == run.run_id
-    said = "".join(capfd.readouterr()) + caplog.text
+    logged = "".join(capfd.readouterr()) + caplog.text
     for secret in (SECRET, quote(SECRET, safe=""), TOKEN):
-        assert secret not in said
+        assert secret not in logged
         assert not [key for key, body in found.items() if secret.encode() in body]
 
 
 def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child_of_task: Callable[[], tuple[dict[str, str], str]]
 ) -> None:
-    from tidemark.airflow import spark_jobs as jobs
-    from tidemark.engine.session.installation import spark_home
-
-    (tmp_path / "some_child.py").write_text(CHILD)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    real = jobs.submit_command
-    monkeypatch.setattr(jobs, "submit_command", lambda settings, home: [sys.executable])
     monkeypatch.setenv("TIDEMARK_ROOT", str(tmp_path))
-    monkeypatch.setenv("TIDEMARK_SPARK", "local[2]")
     monkeypatch.setenv("TIDEMARK_S3_ENDPOINT", "http://mine:1")
-    monkeypatch.setenv("AWS_PROFILE", "somebody-else")
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "of somebody else")
+    monkeypatch.setenv("AWS_PROFILE", "another")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of other credentials")
     connection(monkeypatch, endpoint_url="http://its:1", region_name="eu-north-1")
-    job = jobs.spark_job("some_child", "fold", print)
-    told = job.execute()
-    command = str(told.pop("command")) + " ".join(real(job._settings, spark_home()))
+    variables, command = child_of_task()
     assert SECRET not in command
-    assert (told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"]) == (KEY, SECRET)
-    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & set(told), "they were of other credentials"
-    assert (told["TIDEMARK_S3_ENDPOINT"], told["TIDEMARK_S3_REGION"]) == ("http://mine:1", "eu-north-1")
+    assert (variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"]) == (KEY, SECRET)
+    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & set(variables), "they were of other credentials"
+    assert (variables["TIDEMARK_S3_ENDPOINT"], variables["TIDEMARK_S3_REGION"]) == ("http://mine:1", "eu-north-1")
 
 
 @pytest.mark.parametrize(
-    ("told", "wrong"),
+    ("fields", "wrong"),
     [
         (None, "Airflow has no connection lake"),
         ({"login": KEY}, "half a key"),
@@ -114,12 +97,12 @@ def test_a_child_has_them_in_its_environment_and_not_on_its_command_line(
     ],
 )
 def test_a_connection_that_is_not_fully_honoured_is_refused(
-    told: dict[str, object] | None, wrong: str, monkeypatch: pytest.MonkeyPatch
+    fields: dict[str, object] | None, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidemark.airflow.connections import take_connections
 
-    if told is not None:
-        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", **told}))
+    if fields is not None:
+        monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps({"conn_type": "aws", **fields}))
     with pytest.raises(UsageError, match=wrong) as failed:
         take_connections()
     assert SECRET not in str(failed.value)

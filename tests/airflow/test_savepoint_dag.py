@@ -7,46 +7,24 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.test_dag_runs import DagRun, events, states
+from tests.airflow.conftest import LogText, load_dag
+from tests.airflow.test_dag_runs import events, states
 from tests.support.airflow import AirflowPipeline
 from tidemark.errors import DeclarationError, NameRefusedError, UsageError
 from tidemark.operations import savepoints
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
-Said = Callable[[], str]
-
-
-@pytest.fixture
-def said(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Said:
-    """What was logged so far."""
-    return lambda: caplog.text + "".join(capfd.readouterr())
-
-
-def found(dag_id: str) -> Any:
-    """A DAG, as Airflow finds it in its folder."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    return DagBag(Path(__file__).parent / "dags").dags[dag_id]
 
 
 @pytest.fixture
 def dag(airflow_home: Path) -> Any:
-    return found("savepoint")
+    return load_dag("savepoint")
 
 
 @pytest.fixture
 def asked(airflow_home: Path) -> Callable[..., Any]:
     """A run with a conf; of a DAG of its own, because `dag.test()` keeps a conf as the DAG's defaults."""
-    return lambda **conf: found("savepoint").test(run_conf={"pipeline": "trips", **conf})
-
-
-@pytest.fixture
-def two(world: AirflowPipeline, dag_run: DagRun) -> AirflowPipeline:
-    """Two checkpoints of the trips."""
-    for day in range(2):
-        world.drive("a", 1, day=day)
-        assert dag_run(day=day + 1).state == "success"
-    return world
+    return lambda **conf: load_dag("savepoint").test(run_conf={"pipeline": "trips", **conf})
 
 
 def pins(world: AirflowPipeline) -> dict[int, tuple[str, ...]]:
@@ -97,14 +75,14 @@ def test_a_run_pins_and_tells_the_asset(two: AirflowPipeline, asked: Callable[..
     ids=lambda given: "-".join(given) if isinstance(given, dict) else None,
 )
 def test_a_form_that_does_not_fit_is_answered_with_what_to_type(
-    two: AirflowPipeline, asked: Callable[..., Any], said: Said, conf: dict[str, str], words: str
+    two: AirflowPipeline, asked: Callable[..., Any], log_text: LogText, conf: dict[str, str], words: str
 ) -> None:
     if conf["name"] == "taken":
         assert asked(name="taken").state == "success"
     before = pins(two)
     run = asked(**conf)
     assert states(run) == {"plan": "failed", "create": "upstream_failed"}
-    assert words in said()
+    assert words in log_text()
     assert pins(two) == before
 
 
@@ -134,7 +112,7 @@ def test_a_schedule_names_its_savepoints_by_date_and_lets_them_expire(two: Airfl
 
     from tidemark.airflow.savepoint_dags import PlanSavepointOperator
 
-    dag = found("daily")
+    dag = load_dag("daily")
     assert dag.params.dump()["expires"] == "30d"
     plan = dag.get_task("plan")
     assert isinstance(plan, PlanSavepointOperator)

@@ -30,12 +30,12 @@ def trips() -> Pipeline:
 def make() -> Make:
     """`make(timedelta(seconds=30))`: the DAG of the trips with a schedule and further options."""
 
-    def made(schedule: Any, **options: Any) -> Any:
+    def create(schedule: Any, **options: Any) -> Any:
         from tidemark.airflow import checkpoint_dag
 
         return checkpoint_dag(trips(), schedule=schedule, **options)
 
-    return made
+    return create
 
 
 def intervals(dag: Any, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
@@ -159,9 +159,11 @@ def test_a_lag_is_one_poller_whose_arguments_are_names_and_numbers(make: Make, m
     assert len(arguments.pop("inputs")) == 16
     names = {"pipeline": "trips", "dag_id": "trips"}
     assert arguments == {**names, "min_records": 1000, "max_wait_ms": 300_000, "poll_ms": 5000}
-    told = json.dumps(DagSerialization.serialize_dag(dag), default=str)
-    assert "hunter2" not in told
-    assert told == json.dumps(DagSerialization.serialize_dag(make(lag)), default=str), "a parse makes no new version"
+    serialized = json.dumps(DagSerialization.serialize_dag(dag), default=str)
+    assert "hunter2" not in serialized
+    assert serialized == json.dumps(DagSerialization.serialize_dag(make(lag)), default=str), (
+        "a parse makes no new version"
+    )
 
 
 def test_a_change_of_what_is_read_makes_another_poller() -> None:
@@ -247,7 +249,7 @@ def test_a_long_minimum_pause_gives_the_worker_slot_back(world: AirflowPipeline,
     opened = world.open_context()
     world.drive("a", 1)
     checkpoints.make_checkpoints(opened, "trips", PlanRequest(origin="first"))
-    task: Any = SimpleNamespace(pipeline="trips", log=SimpleNamespace(info=lambda *told: None))
+    task: Any = SimpleNamespace(pipeline="trips", log=SimpleNamespace(info=lambda *parts: None))
     with pytest.raises(AirflowRescheduleException) as caught:
         PlanOperator._plan(task, opened, PlanRequest(origin="second"))
     wait = caught.value.reschedule_date - datetime.now(UTC)

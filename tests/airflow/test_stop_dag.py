@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import LogText, Trigger, load_dag
 from tests.airflow.test_dag_runs import DagRun, states
-from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
 from tests.support.airflow import AirflowPipeline
 from tests.support.cli import Command
 from tidemark.errors import DeclarationError
@@ -19,13 +19,12 @@ from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import savepoints, stop
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
-Asked = Callable[..., Any]
 BOTH = ["trips", "trips_called"]
 """The DAGs of tests/airflow/dags that checkpoint the pipeline."""
 
 
 @pytest.fixture(autouse=True)
-def listening(world: AirflowPipeline, trips: Any) -> Iterator[None]:
+def listeners(world: AirflowPipeline, trips: Any) -> Iterator[None]:
     """The listeners are registered, as the plugin registers them in the scheduler, and no DAG is paused."""
     from airflow.listeners.listener import get_listener_manager
     from airflow.models.dag import DagModel
@@ -44,13 +43,7 @@ def listening(world: AirflowPipeline, trips: Any) -> Iterator[None]:
     manager.clear()
 
 
-@pytest.fixture
-def asked(airflow_home: object) -> Asked:
-    """`asked("stop", note="x")`: a run of a DAG with a conf."""
-    return lambda dag, **conf: found(dag).test(run_conf={"pipeline": "trips", **conf})
-
-
-def paused() -> set[str]:
+def paused_dags() -> set[str]:
     """The ids of paused DAGs, without a second one that checkpoints the same pipeline and is paused with the first."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
@@ -69,7 +62,7 @@ def test_each_is_a_form_and_two_tasks(verb: str, airflow_home: object) -> None:
     import tidemark.airflow
     from tidemark.airflow.stop_dags import ResumeConf, StopConf
 
-    dag = found(verb)
+    dag = load_dag(verb)
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": [verb], verb: []}
     assert dag.timetable.can_be_scheduled is False
     assert set(dag.params) == set((StopConf if verb == "stop" else ResumeConf).model_fields)
@@ -78,39 +71,39 @@ def test_each_is_a_form_and_two_tasks(verb: str, airflow_home: object) -> None:
 
 
 def test_a_stop_pauses_the_schedule_and_a_resume_unpauses_it(
-    world: AirflowPipeline, dag_run: DagRun, asked: Asked
+    world: AirflowPipeline, dag_run: DagRun, trigger_dag: Trigger
 ) -> None:
     world.drive("a", 3)
     assert str(dag_run(day=1).state) == "success"
-    assert states(asked("stop", note="disk swap")) == {"plan": "success", "stop": "success"}
-    assert (is_stopped(world), paused()) == (True, {"trips"}), "only the DAG that makes checkpoints"
+    assert states(trigger_dag("stop", note="disk swap")) == {"plan": "success", "stop": "success"}
+    assert (is_stopped(world), paused_dags()) == (True, {"trips"}), "only the DAG that makes checkpoints"
     world.drive("a", 4, day=1)
     assert str(dag_run(day=2).state) == "failed", "a run of a stopped pipeline"
     assert len(world.checkpoints()) == 1, "it made nothing"
-    assert states(asked("stop")) == {"plan": "success", "stop": "success"}, "a repetition finds the stop"
+    assert states(trigger_dag("stop")) == {"plan": "success", "stop": "success"}, "a repetition finds the stop"
     assert stop.plan_stop(world.open_context(), "trips")["why"] == "disk swap"
-    assert states(asked("resume")) == {"plan": "success", "resume": "success"}
-    assert (is_stopped(world), paused()) == (False, set())
+    assert states(trigger_dag("resume")) == {"plan": "success", "resume": "success"}
+    assert (is_stopped(world), paused_dags()) == (False, set())
     assert str(dag_run(day=2).state) == "success"
     assert len(world.checkpoints()) == 2
 
 
 def test_a_stop_with_a_savepoint_completes_a_last_checkpoint(
     world: AirflowPipeline,
-    asked: Asked,
-    said: Said,  # noqa: F811
+    trigger_dag: Trigger,
+    log_text: LogText,
 ) -> None:
     world.drive("a", 3)
-    assert states(asked("stop", savepoint="last", drain=True)) == {"plan": "success", "stop": "success"}
+    assert states(trigger_dag("stop", savepoint="last", drain=True)) == {"plan": "success", "stop": "success"}
     (made,) = world.checkpoints()
     pinned = savepoints.open_savepoints(world.open_context(), "trips").get("last")
     assert (pinned.checkpoint, pinned.drained) == (made.id, True)
-    assert paused() == {"trips"}
-    assert states(asked("resume"))["resume"] == "failed"
-    assert "it was meant to end" in said()
-    assert (is_stopped(world), paused()) == (True, {"trips"})
-    assert str(asked("resume", force=True).state) == "success"
-    assert (is_stopped(world), paused()) == (False, set())
+    assert paused_dags() == {"trips"}
+    assert states(trigger_dag("resume"))["resume"] == "failed"
+    assert "it was meant to end" in log_text()
+    assert (is_stopped(world), paused_dags()) == (True, {"trips"})
+    assert str(trigger_dag("resume", force=True).state) == "success"
+    assert (is_stopped(world), paused_dags()) == (False, set())
 
 
 @pytest.mark.parametrize(
@@ -125,8 +118,8 @@ def test_a_stop_with_a_savepoint_completes_a_last_checkpoint(
 def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
     world: AirflowPipeline,
     dag_run: DagRun,
-    asked: Asked,
-    said: Said,  # noqa: F811
+    trigger_dag: Trigger,
+    log_text: LogText,
     conf: dict[str, Any],
     wrong: str,
 ) -> None:
@@ -135,20 +128,22 @@ def test_a_form_that_does_not_fit_is_answered_by_the_first_task(
         dag_run(day=day)
     request = SavepointRequest(name="taken", owner="me", origin="test", checkpoint=1)
     savepoints.open_savepoints(world.open_context(), "trips").create(request)
-    assert states(asked("stop", **conf)) == {"plan": "failed", "stop": "upstream_failed"}
-    text = said()
+    assert states(trigger_dag("stop", **conf)) == {"plan": "failed", "stop": "upstream_failed"}
+    text = log_text()
     assert wrong in text and "Next: " in text
-    assert (is_stopped(world), paused()) == (False, set())
+    assert (is_stopped(world), paused_dags()) == (False, set())
 
 
-def test_a_stop_that_fails_pauses_nothing(world: AirflowPipeline, asked: Asked) -> None:
+def test_a_stop_that_fails_pauses_nothing(world: AirflowPipeline, trigger_dag: Trigger) -> None:
     world.drive("a", 3)
     world.verdict = Verdict(passed=False)
-    assert str(asked("stop", savepoint="last").state) == "failed"
-    assert (is_stopped(world), paused()) == (False, set())
+    assert str(trigger_dag("stop", savepoint="last").state) == "failed"
+    assert (is_stopped(world), paused_dags()) == (False, set())
 
 
-def test_a_dag_with_a_running_run_is_paused_after_it(world: AirflowPipeline, dag_run: DagRun, asked: Asked) -> None:
+def test_a_dag_with_a_running_run_is_paused_after_it(
+    world: AirflowPipeline, dag_run: DagRun, trigger_dag: Trigger
+) -> None:
     """The stop arrives while the run folds."""
     world.drive("a", 3)
     seen: list[set[str]] = []
@@ -156,30 +151,30 @@ def test_a_dag_with_a_running_run_is_paused_after_it(world: AirflowPipeline, dag
 
     def stops(step: str, moment: str) -> None:
         if (step, moment) == ("read", "before") and not seen:
-            with_conf = asked("stop", note="in the middle")
+            with_conf = trigger_dag("stop", note="in the middle")
             assert str(with_conf.state) == "success"
-            seen.append(paused())
+            seen.append(paused_dags())
         real(step, moment)
 
     world.crash = stops  # type: ignore[method-assign]
     assert str(dag_run(day=1).state) == "success", "the checkpoint in progress is completed"
     assert seen == [set()], "pausing would have stalled the run"
-    assert paused() == {"trips"}
+    assert paused_dags() == {"trips"}
 
 
 def test_a_run_that_began_after_a_resume_by_other_means_is_not_paused(
-    world: AirflowPipeline, trips: Any, asked: Asked
+    world: AirflowPipeline, trips: Any, trigger_dag: Trigger
 ) -> None:
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
 
-    assert str(asked("stop").state) == "success"
+    assert str(trigger_dag("stop").state) == "success"
     stop.resume(world.open_context(), "trips", "by the command line")
     with create_session() as session:
         session.get(DagModel, "trips").is_paused = False  # type: ignore[union-attr]
     world.drive("a", 3)
     run = trips.test(logical_date=None, run_after=datetime.now(UTC) + timedelta(seconds=1), run_conf={})
-    assert (str(run.state), paused()) == ("success", set())
+    assert (str(run.state), paused_dags()) == ("success", set())
 
 
 @pytest.fixture
@@ -216,10 +211,10 @@ def test_the_command_line_pauses_the_dags_of_an_airflow_that_is_named(
     (tmp_path / "token").write_text(f"{token}\n")
     named = {"TIDEMARK_AIRFLOW_URL": address, "TIDEMARK_AIRFLOW_TOKEN_FILE": str(tmp_path / "token")}
     done = tidemark.process("stop", "trips", "--json", **named).ok()
-    assert (done.json["stopped"], done.json["paused_dags"], paused()) == (True, BOTH, {"trips"})
+    assert (done.json["stopped"], done.json["paused_dags"], paused_dags()) == (True, BOTH, {"trips"})
     assert token not in done.out + done.err
     done = tidemark.process("resume", "trips", "--json", **named).ok()
-    assert (done.json["resumed"], done.json["unpaused_dags"], paused()) == (True, BOTH, set())
+    assert (done.json["resumed"], done.json["unpaused_dags"], paused_dags()) == (True, BOTH, set())
     viewer = {"TIDEMARK_AIRFLOW_URL": address, "TIDEMARK_AIRFLOW_TOKEN": api("viewer")[1]}
     failed = tidemark.process("stop", "trips", **viewer).failed(1, "Airflow answered PATCH", "403")
     assert failed.lines[1] == "Safe: trips is stopped: no plan is made."
@@ -228,4 +223,4 @@ def test_the_command_line_pauses_the_dags_of_an_airflow_that_is_named(
         "resume", "trips", **named | {"TIDEMARK_AIRFLOW_TOKEN_FILE": "", "TIDEMARK_AIRFLOW_TOKEN": "canary"}
     )
     wrong.failed(1, "Airflow answered GET", "take a token whose user may read and edit the DAGs")
-    assert paused() == set()
+    assert paused_dags() == set()

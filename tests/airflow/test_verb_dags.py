@@ -1,12 +1,11 @@
 """The DAGs that promote, close, hold and erase: dry runs unless asked, the real verbs, and what the verbs refuse."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.airflow.conftest import LogText, Trigger, load_dag
 from tests.airflow.test_dag_runs import states
-from tests.airflow.test_savepoint_dag import Said, found, said  # noqa: F401  (fixtures)
 from tests.support.airflow import AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
@@ -16,14 +15,7 @@ from tidemark.operations import checkpoints, erasure, reads, savepoints, timelin
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
-Asked = Callable[..., Any]
 DRY = {"promote", "close", "erase"}
-
-
-@pytest.fixture
-def asked(airflow_home: object) -> Asked:
-    """`asked("close", name="x")`: a run of a DAG with a conf."""
-    return lambda dag, **conf: found(dag).test(run_conf={"pipeline": "trips", **conf})
 
 
 @pytest.fixture
@@ -60,7 +52,7 @@ def buses(disk: AirflowDiskPipeline) -> list[list[str]]:
 def test_each_is_a_form_and_two_tasks_and_dry_where_something_may_be_lost(verb: str, airflow_home: object) -> None:
     import tidemark.airflow
 
-    dag = found(verb)
+    dag = load_dag(verb)
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {"plan": [verb], verb: []}
     assert (dag.timetable.can_be_scheduled, dag.max_active_runs) == (False, 1)
     assert dag.params.get("execute") == (False if verb in DRY else None)
@@ -68,54 +60,59 @@ def test_each_is_a_form_and_two_tasks_and_dry_where_something_may_be_lost(verb: 
         getattr(tidemark.airflow, f"{verb}_dag")([])
 
 
-def test_a_fork_is_closed_only_where_it_is_asked_for(disk: AirflowDiskPipeline, asked: Asked, said: Said) -> None:  # noqa: F811
+def test_a_fork_is_closed_only_where_it_is_asked_for(
+    disk: AirflowDiskPipeline, trigger_dag: Trigger, log_text: LogText
+) -> None:
     before = fate(disk)
-    assert states(asked("close", name="bugfix")) == {"plan": "success", "close": "skipped"}
-    assert "timeline: bugfix" in said()
+    assert states(trigger_dag("close", name="bugfix")) == {"plan": "success", "close": "skipped"}
+    assert "timeline: bugfix" in log_text()
     assert fate(disk) == before
-    assert states(asked("close", name="bugfix", execute=True)) == {"plan": "success", "close": "success"}
+    assert states(trigger_dag("close", name="bugfix", execute=True)) == {"plan": "success", "close": "success"}
     assert fate(disk).startswith("closed")
-    again = asked("close", name="bugfix", execute=True)
+    again = trigger_dag("close", name="bugfix", execute=True)
     assert states(again) == {"plan": "success", "close": "success"}, "a repetition finds it"
-    assert states(asked("close", name="t1", execute=True)) == {"plan": "failed", "close": "upstream_failed"}
-    assert "timeline t1 is live" in said()
+    assert states(trigger_dag("close", name="t1", execute=True)) == {"plan": "failed", "close": "upstream_failed"}
+    assert "timeline t1 is live" in log_text()
 
 
 def test_a_fork_that_lacks_records_is_promoted_only_with_discard(
     disk: AirflowDiskPipeline,
-    asked: Asked,
-    said: Said,  # noqa: F811
+    trigger_dag: Trigger,
+    log_text: LogText,
 ) -> None:
-    assert states(asked("promote", name="bugfix", execute=True)) == {"plan": "failed", "promote": "upstream_failed"}
-    assert "timeline bugfix lacks offsets of the live one: chk-2" in said()
-    assert states(asked("promote", name="bugfix", discard=True)) == {"plan": "success", "promote": "skipped"}
+    assert states(trigger_dag("promote", name="bugfix", execute=True)) == {
+        "plan": "failed",
+        "promote": "upstream_failed",
+    }
+    assert "timeline bugfix lacks offsets of the live one: chk-2" in log_text()
+    assert states(trigger_dag("promote", name="bugfix", discard=True)) == {"plan": "success", "promote": "skipped"}
     assert not timelines.get_timeline(disk.open_context(), "trips", "bugfix").is_live
-    done = asked("promote", name="bugfix", discard=True, execute=True)
+    done = trigger_dag("promote", name="bugfix", discard=True, execute=True)
     assert states(done) == {"plan": "success", "promote": "success"}
     assert timelines.get_timeline(disk.open_context(), "trips", "bugfix").is_live
-    assert states(asked("promote", execute=True)) == {"plan": "failed", "promote": "upstream_failed"}
-    assert "name is missing" in said()
+    assert states(trigger_dag("promote", execute=True)) == {"plan": "failed", "promote": "upstream_failed"}
+    assert "name is missing" in log_text()
 
 
-def test_a_hold_is_put_and_released(disk: AirflowDiskPipeline, asked: Asked, said: Said) -> None:  # noqa: F811
-    assert states(asked("hold", savepoint="june")) == {"plan": "failed", "hold": "upstream_failed"}
-    assert "name the case, or who asked for the hold" in said()
-    assert states(asked("hold", savepoint="june", why="case 4711")) == {"plan": "success", "hold": "success"}
+def test_a_hold_is_put_and_released(disk: AirflowDiskPipeline, trigger_dag: Trigger, log_text: LogText) -> None:
+    assert states(trigger_dag("hold", savepoint="june")) == {"plan": "failed", "hold": "upstream_failed"}
+    assert "name the case, or who asked for the hold" in log_text()
+    assert states(trigger_dag("hold", savepoint="june", why="case 4711")) == {"plan": "success", "hold": "success"}
     (why,) = holds(disk)
     assert "case 4711" in why
-    assert str(asked("hold", savepoint="june", release=True).state) == "success"
+    assert str(trigger_dag("hold", savepoint="june", release=True).state) == "success"
     assert holds(disk) == []
-    assert states(asked("hold", savepoint="june", release=True)) == {"plan": "success", "hold": "failed"}
-    assert "no legal hold on savepoint 'june'" in said()
+    assert states(trigger_dag("hold", savepoint="june", release=True)) == {"plan": "success", "hold": "failed"}
+    assert "no legal hold on savepoint 'june'" in log_text()
 
 
 def test_a_key_is_erased_only_where_it_is_asked_for_and_a_task_that_died_finishes(
     disk: AirflowDiskPipeline,
-    asked: Asked,
-    said: Said,  # noqa: F811
+    trigger_dag: Trigger,
+    log_text: LogText,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert states(asked("erase", uid="buses", key=["a"])) == {"plan": "success", "erase": "skipped"}
+    assert states(trigger_dag("erase", uid="buses", key=["a"])) == {"plan": "success", "erase": "skipped"}
     assert buses(disk) == [["a", "b"], ["a", "b"]]
     real, accidents = erasure.erase, [StoreError("the store went away behind the erasure", next="wait")]
 
@@ -126,7 +123,7 @@ def test_a_key_is_erased_only_where_it_is_asked_for_and_a_task_that_died_finishe
         return done
 
     monkeypatch.setattr(erasure, "erase", dies)
-    run = asked("erase", uid="buses", key=["a"], execute=True)
+    run = trigger_dag("erase", uid="buses", key=["a"], execute=True)
     assert states(run) == {"plan": "success", "erase": "success"}
     assert {ti.task_id: ti.try_number for ti in run.get_task_instances()} == {"plan": 1, "erase": 2}
     assert buses(disk) == [["b"], ["b"]]
@@ -135,5 +132,5 @@ def test_a_key_is_erased_only_where_it_is_asked_for_and_a_task_that_died_finishe
         ({"uid": "routes", "key": ["a"]}, "no checkpoint of trips has an operator 'routes'"),
         ({"uid": "buses"}, "uid or key is missing"),
     ):
-        assert states(asked("erase", execute=True, **conf)) == {"plan": "failed", "erase": "upstream_failed"}
-        assert words in said()
+        assert states(trigger_dag("erase", execute=True, **conf)) == {"plan": "failed", "erase": "upstream_failed"}
+        assert words in log_text()
