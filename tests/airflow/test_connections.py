@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.airflow.test_dag_runs import DagRun, states
@@ -125,6 +126,25 @@ def test_a_later_call_sees_a_changed_connection(monkeypatch: pytest.MonkeyPatch)
 def test_an_airflow_without_connections_changes_nothing() -> None:
     found = task_settings()
     assert (found.kafka_bootstrap, found.spark_address) == (None, "local[*]")
+
+
+def test_an_embedded_service_that_runs_takes_precedence_over_a_default_and_not_over_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "stack.json").write_text(
+        json.dumps({"kafka": this | {"port": 9}, "spark": this | {"port": 8}})
+    )
+    connect(monkeypatch, "kafka_default", "kafka", extra=SASL)
+    connect(monkeypatch, "spark_connect_default", "spark_connect", host="spark.example", password=SECRET)
+    settings = task_settings()
+    assert (settings.kafka_bootstrap, settings.kafka_client_options) == (None, {})
+    assert "TIDEMARK_SPARK" not in os.environ and settings.spark_address == "sc://127.0.0.1:8"
+    monkeypatch.setenv("TIDEMARK_KAFKA_CONNECTION", "kafka_default")
+    monkeypatch.setenv("TIDEMARK_SPARK_CONNECTION", "spark_connect_default")
+    settings = task_settings()
+    assert (settings.kafka_bootstrap, settings.spark_address[:18]) == ("kafka:9093", "sc://spark.example")
 
 
 def test_a_default_of_another_type_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
