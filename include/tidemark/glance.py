@@ -22,14 +22,17 @@ def glance_at(context: Context, *, remember: bool = True) -> Context:
 
     Args:
         context: of this process.
-        remember: use the records that earlier answers of this process have read; else each is read once.
+        remember: use the records that earlier answers of this process have read. Without it each is read once, and
+            the listing has plans as well: a check reads all records.
     """
     if context.warehouse.bucket is None:
         return context
     from tidemark.storage.listed_store import ReadBodies
 
     base = lasting(context)
-    return _Glance(base, _BODIES.setdefault(base, ReadBodies()) if remember else ReadBodies())
+    if not remember:
+        return _Glance(base, ReadBodies(), with_plans=True)
+    return _Glance(base, _BODIES.setdefault(base, ReadBodies()))
 
 
 def lasting(context: Context) -> Context:
@@ -40,9 +43,9 @@ def lasting(context: Context) -> Context:
 class _Glance(Context):
     """See `glance_at`."""
 
-    def __init__(self, base: Context, bodies: "ReadBodies") -> None:
+    def __init__(self, base: Context, bodies: "ReadBodies", *, with_plans: bool = False) -> None:
         vars(self).update(vars(base))
-        self.base, self._bodies = base, bodies
+        self.base, self._bodies, self._with_plans = base, bodies, with_plans
         self._stores: dict[str, CheckpointStore] = {}
 
     def require_pipeline(self, name: str) -> str:
@@ -51,11 +54,12 @@ class _Glance(Context):
 
     def store(self, name: str) -> CheckpointStore:
         """See `Context.store`."""
-        from tidemark.storage.listed_store import ListedStore
+        from tidemark.storage.listed_store import UNLISTED, ListedStore
         from tidemark.storage.s3_store import S3Store
 
         if name not in self._stores:
             store = self.base.store(name)
             assert isinstance(store, S3Store)  # noqa: S101  (for the type checker: the warehouse is in a bucket)
-            self._stores[name] = ListedStore(store, self._bodies)
+            unlisted = UNLISTED - {"plans"} if self._with_plans else UNLISTED
+            self._stores[name] = ListedStore(store, self._bodies, unlisted)
         return self._stores[name]

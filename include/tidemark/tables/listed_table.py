@@ -57,11 +57,16 @@ class ListedTable:
     def commit(self, version: int) -> bytes | None:
         """The bytes of a commit; None if there is none. Reads those before it as well, several at once.
 
+        If the one before it was read already, the versions are asked for in turn, so the next ones are read too.
+
         Raises:
             StoreError: it could not be read.
         """
         if version not in self._commits:
-            self._read(v for v in {*self.needed(version), version} if v not in self._commits)
+            wanted = {*self.needed(version), version}
+            if version - 1 in self._commits:
+                wanted |= {v for v in range(version, version + _AT_ONCE) if self._has(v)}
+            self._read(v for v in wanted if v not in self._commits)
         return self._commits[version]
 
     def files(self, version: int) -> list[LiveFile] | None:
@@ -110,6 +115,9 @@ class ListedTable:
         except (LookupError, TypeError, ValueError):
             return False
         return True
+
+    def _has(self, version: int) -> bool:
+        return f"{LOG}/{version:020d}.json" in self.sizes
 
     def _read(self, versions: Iterable[int]) -> None:
         there = {v: f"{LOG}/{v:020d}.json" for v in versions}
