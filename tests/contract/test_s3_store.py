@@ -63,6 +63,20 @@ def test_a_store_that_falls_silent_behind_a_put_leaves_its_outcome_unknown(
     assert store.get(KEY) == b"mine", "it had happened"
 
 
+def test_a_full_store_is_an_error_at_once_and_a_plain_repetition_repairs(store: S3Store, bucket: Bucket) -> None:
+    store.put_if_absent(KEY, b"before")
+    bucket.server.proxy.requests.clear()
+    bucket.server.proxy.rule = Times(507, 10**6, "PUT")
+    with pytest.raises(StoreError, match=r"the store is full \(XMinioStorageFull\): could not write s3://") as caught:
+        store.put_if_absent("ids/2.json", b"mine")
+    assert [method for method, _ in bucket.server.proxy.requests] == ["PUT"], "more puts find no room either"
+    assert "every completed checkpoint and export is intact" in str(caught.value)
+    assert "make room" in caught.value.next
+    assert (store.get(KEY), store.get("ids/2.json")) == (b"before", None)
+    bucket.server.proxy.reset()
+    assert store.put_if_absent("ids/2.json", b"mine") is PutOutcome.WON
+
+
 def test_a_body_that_breaks_off_is_read_again_and_one_that_always_does_is_told(store: S3Store, bucket: Bucket) -> None:
     store.put_if_absent(KEY, b"x" * 5000)
     bucket.server.proxy.rule = Times(Fault.CUT_BODY, 2, "GET")

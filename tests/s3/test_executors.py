@@ -61,8 +61,8 @@ def own(rows):
 has, command = spark.sparkContext.parallelize([0], 1).mapPartitions(own).first()
 ui, page = spark.sparkContext.uiWebUrl, f"api/v1/applications/{spark.sparkContext.applicationId}/environment"
 shown = [urllib.request.urlopen(f"{ui}/{path}").read().decode() for path in (page, "environment/", "jobs/", "SQL/")]
-told = {"rows": spark.read.parquet(place).count(), "has": has, "command": command, "shown": shown}
-Path(sys.argv[2]).write_text(json.dumps(told))
+answer = {"rows": spark.read.parquet(place).count(), "has": has, "command": command, "shown": shown}
+Path(sys.argv[2]).write_text(json.dumps(answer))
 spark.stop()
 """
 
@@ -96,14 +96,14 @@ def test_executors_sign_with_the_credentials_of_their_driver_and_spark_shows_no_
         signed.add(by[1] if by else "nobody")
 
     bucket.server.proxy.rule = watch
-    settings, told = load_settings(), tmp_path / "told.json"
+    settings, answer = load_settings(), tmp_path / "answer.json"
     (tmp_path / "application.py").write_text(APPLICATION)
     command = submit_command(settings, spark_home())
-    command += [str(tmp_path / "application.py"), f"s3a://{bucket.name}/house/table", str(told)]
+    command += [str(tmp_path / "application.py"), f"s3a://{bucket.name}/house/table", str(answer)]
     env = submit_environment(settings, spark_home())
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(told.read_text())
+    found = json.loads(answer.read_text())
     assert found["rows"] == 100
     assert found["has"] == ""
     assert signed == {KEYS["AWS_ACCESS_KEY_ID"]}

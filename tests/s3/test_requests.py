@@ -158,8 +158,8 @@ def test_a_driver_that_sleeps_while_a_rival_publishes_wakes_up_fenced(till: Till
 def _once(step: str, moment: str, act: Callable[[], None]) -> StepListener:
     waiting, wanted = [act], (step, moment)
 
-    def told(step: str, moment: str) -> None:
+    def listener(step: str, moment: str) -> None:
         if (step, moment) == wanted and waiting:
             waiting.pop()()
 
-    return told
+    return listener

@@ -138,18 +138,18 @@ def test_a_store_that_stays_away_is_told_and_a_plain_re_run_repairs(mortal: Mort
     impatient = replace(mortal.till.line, bucket=replace(folder, patient=folder.quick))
     kills = Kills(mortal.store, OBJECTS[object_], delay, down=None)
     mortal.server.proxy.rule = kills
-    told: StoreError | None = None
+    message: StoreError | None = None
     try:
         impatient.checkpoint()
     except StoreError as error:
-        told = error
+        message = error
     finally:
         assert kills.ended.wait(30)
         mortal.store.start()
     # Once its manifest is acknowledged, a checkpoint is complete; the store may have died behind that.
-    assert told is not None or object_ == "manifest"
-    if told is not None:
-        _is_clear(told)
+    assert message is not None or object_ == "manifest"
+    if message is not None:
+        _is_clear(message)
     mortal.repair()
 
 
@@ -160,10 +160,10 @@ def test_commands_say_soon_that_the_store_is_away(mortal: Mortal) -> None:
     try:
         for command in (("run", "till"), ("checkpoint", "list", "till"), ("state", "show", "till", "accounts")):
             began = time.monotonic()
-            told = mortal.tidemark(*command, **direct)
-            told.failed(1, f"S3 does not answer at 127.0.0.1:{mortal.store.port}", "is intact")
+            answer = mortal.tidemark(*command, **direct)
+            answer.failed(1, f"S3 does not answer at 127.0.0.1:{mortal.store.port}", "is intact")
             assert time.monotonic() - began < BOUND, command
-            assert not [secret for secret in SECRETS if secret in told.err]
+            assert not [secret for secret in SECRETS if secret in answer.err]
     finally:
         mortal.store.start()
     mortal.tidemark("checkpoint", "list", "till", **direct).ok()

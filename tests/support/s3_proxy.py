@@ -11,7 +11,13 @@ from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-CODES = {400: "BadRequest", 403: "AccessDenied", 409: "ConditionalRequestConflict", 503: "SlowDown"}
+CODES = {
+    400: "BadRequest",
+    403: "AccessDenied",
+    409: "ConditionalRequestConflict",
+    503: "SlowDown",
+    507: "XMinioStorageFull",
+}
 """S3 error codes by HTTP status."""
 _TIMEOUT = 30
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
@@ -161,12 +167,12 @@ class S3Proxy:
             )
         with self._conditional if "if-none-match" in request.headers else nullcontext():
             try:
-                status, told, body = self._passed_on(request)
+                status, fields, body = self._passed_on(request)
             except (OSError, http.client.HTTPException):  # the store is down
                 return 0, {}, b"", Fault.NOT_SENT
         if self.hidden is not None and request.method == "GET" and "list-type=2" in request.path:
             body = _without(body, self.hidden)
-        return status, told, body, fault
+        return status, fields, body, fault
 
     def _passed_on(self, request: S3Request) -> tuple[int, dict[str, str], bytes]:
         with closing(http.client.HTTPConnection(*self._target, timeout=_TIMEOUT)) as connection:
@@ -184,14 +190,14 @@ class S3Proxy:
                 self.close_connection = True
                 headers = {k.lower(): v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
                 body = self.rfile.read(int(headers.get("content-length", 0)))
-                status, told, answer, fault = proxy._answer(S3Request(self.command, self.path, headers, body))
+                status, fields, answer, fault = proxy._answer(S3Request(self.command, self.path, headers, body))
                 if fault in (Fault.DROP_REPLY, Fault.NOT_SENT):
                     return
                 self.send_response_only(status)
-                for name, value in told.items():
+                for name, value in fields.items():
                     if name.lower() not in _HOP_BY_HOP | {"content-length"}:
                         self.send_header(name, value)
-                length = told.get("Content-Length", "0") if self.command == "HEAD" else str(len(answer))
+                length = fields.get("Content-Length", "0") if self.command == "HEAD" else str(len(answer))
                 self.send_header("Content-Length", length)
                 self.send_header("Connection", "close")
                 self.end_headers()

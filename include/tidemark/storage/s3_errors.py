@@ -22,7 +22,8 @@ _CUT = (boto.IncompleteReadError, boto.ReadTimeoutError, boto.ResponseStreamingE
 _REFUSED = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 _DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "403"})
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
-_FAILING = 500
+_FULL = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
+_FAILING, _INSUFFICIENT_STORAGE = 500, 507
 
 
 class BodyCutOffError(Exception):
@@ -57,7 +58,7 @@ def is_lost(error: ClientError | BotoCoreError) -> bool:
 def is_unsettled(error: ClientError | BotoCoreError) -> bool:
     """Whether a conditional put may have succeeded despite the error, in this try or an earlier one."""
     if isinstance(error, ClientError):
-        return code_of(error) in _TAKEN or _status(error) >= _FAILING
+        return not _is_full(error) and (code_of(error) in _TAKEN or _status(error) >= _FAILING)
     return not isinstance(error, _NO_CREDENTIALS)
 
 
@@ -125,6 +126,12 @@ def _answered(verb: str, where: str, error: ClientError) -> TidemarkError:
             safe=_INTACT,
             next="allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject for these credentials, then repeat.",
         )
+    if _is_full(error):
+        return StoreError(
+            f"the store is full ({code}): could not {verb} {where}",
+            safe=_INTACT,
+            next="make room in the store or raise the bucket's quota, then run the same command again.",
+        )
     return StoreError(
         f"could not {verb} {where}: S3 answers {code} (HTTP {_status(error)})",
         safe=_INTACT,
@@ -143,6 +150,10 @@ def _unanswered(verb: str, where: str, endpoint: str, error: BotoCoreError) -> T
         safe=_INTACT,
         next="check TIDEMARK_S3_ENDPOINT, TIDEMARK_S3_REGION and the network, then repeat the command.",
     )
+
+
+def _is_full(error: ClientError) -> bool:
+    return code_of(error) in _FULL or _status(error) == _INSUFFICIENT_STORAGE
 
 
 def _status(error: ClientError) -> int:

@@ -282,8 +282,8 @@ class S3Folder:
         """
         keys = [{"Key": f"{self.place.prefix}/{path}"} for path in paths]
         with translate_s3_errors("remove", self._shown(paths[0]), self._endpoint):
-            told = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
-        for error in told.get("Errors", ()):
+            answer = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
+        for error in answer.get("Errors", ()):
             raise StoreError(
                 f"could not remove s3://{self.place.bucket}/{error['Key']}: S3 answers {error.get('Code', 'unknown')}",
                 safe="every remaining restore point is intact.",

@@ -50,7 +50,7 @@ class S3Store:
         """See `ports.caching.StampedStore`: ETags, which a listing has."""
         below = f"{self.pipeline}/"
         found = self.warehouse.objects(f"{self._path(prefix)}/")
-        return {path.removeprefix(below): str(told["ETag"]) for path, told in found}
+        return {path.removeprefix(below): str(entry["ETag"]) for path, entry in found}
 
     def stamps_without(self, folders: Collection[str]) -> Mapping[str, str]:
         """Like `stamps`, for all keys of the pipeline but those in some folders, over which the listing jumps.
@@ -61,12 +61,12 @@ class S3Store:
         found, below = dict[str, str](), f"{self.pipeline}/"
         start: str | None = None
         while True:
-            for path, told in self.warehouse.objects(below, start):
+            for path, entry in self.warehouse.objects(below, start):
                 key = path.removeprefix(below)
                 if (folder := key.partition("/")[0]) in folders and "/" in key:
                     start = f"{below}{folder}0"  # the character after the slash
                     break
-                found[key] = str(told["ETag"])
+                found[key] = str(entry["ETag"])
             else:
                 return found
 
