@@ -4,6 +4,7 @@ This module does not import pyspark: the server is a separate JVM, and the warm-
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ PATIENCE = 180.0
 WARM_UP_TIMEOUT = 240.0
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """The cores that this process may use: all of them are the embedded server's."""
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 SHARED_CODE = {
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
@@ -77,9 +79,7 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.extraClassPath": _class_path(settings),
-        "spark.driver.extraJavaOptions": " ".join(
-            [f"-Djava.io.tmpdir={folder / 'tmp'} -Dderby.system.home={folder / 'tmp'}", settings.spark_java_options]
-        ).strip(),
+        "spark.driver.extraJavaOptions": _java_options(settings, folder / "tmp"),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **SHARED_CODE,
@@ -100,6 +100,19 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _java_options(settings: Settings, temporary: Path) -> str:
+    """Return the options of the server's JVM; those of the settings may choose another collector.
+
+    Spark sorts in arrays of 32 MiB. G1, Java's default, needs adjacent free regions for each, and a heap of 2 GB soon
+    has none, so large batches spill, collect, and in the end fail. The parallel collector compacts.
+    """
+    own = [f"-Djava.io.tmpdir={temporary}", f"-Dderby.system.home={temporary}"]
+    chosen = settings.spark_java_options.split()
+    if not any(_COLLECTOR.fullmatch(option) for option in chosen):
+        own.append("-XX:+UseParallelGC")
+    return " ".join([*own, *chosen])
 
 
 def _class_path(settings: Settings) -> str:

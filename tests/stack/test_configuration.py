@@ -127,3 +127,17 @@ def test_up_outside_of_a_checkout_says_what_is_missing(tmp_path: Path, groups: t
     assert safe == "Safe: nothing was started."
     assert "TIDEMARK_ROOT" in then and "make setup" in then
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("given", ["", "-Xss2m"])
+def test_the_server_has_the_parallel_collector(home_settings: Settings, given: str) -> None:
+    settings = home_settings.model_copy(update={"spark_java_options": given})
+    options = spark_server.server_configuration(settings, ADDRESSES)["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.endswith("GC")] == ["-XX:+UseParallelGC"]
+    assert set(given.split()) <= set(options)
+
+
+def test_a_java_with_two_collectors_does_not_start_so_a_named_one_replaces_ours(home_settings: Settings) -> None:
+    settings = home_settings.model_copy(update={"spark_java_options": "-Xss2m -XX:+UseZGC -XX:-UseAdaptiveSizePolicy"})
+    options = spark_server.server_configuration(settings, ADDRESSES)["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.endswith("GC")] == ["-XX:+UseZGC"]
