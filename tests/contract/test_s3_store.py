@@ -77,6 +77,22 @@ def test_a_full_store_is_an_error_at_once_and_a_plain_repetition_repairs(store: 
     assert store.put_if_absent("ids/2.json", b"mine") is PutOutcome.WON
 
 
+@pytest.mark.parametrize("status", [403, 507])
+def test_a_put_that_won_before_the_store_refused_has_won(
+    store: S3Store, bucket: Bucket, status: int
+) -> None:
+    first = Times(Fault.DROP_REPLY, 1, "PUT", KEY)
+
+    def stored_then_refused(request: S3Request) -> Fault | int | None:
+        if not is_put(request, KEY):
+            return None
+        return first(request) or status
+
+    bucket.server.proxy.rule = stored_then_refused
+    assert store.put_if_absent(KEY, b"mine") is PutOutcome.WON
+    assert store.get(KEY) == b"mine"
+
+
 def test_a_body_that_breaks_off_is_read_again_and_one_that_always_does_is_told(store: S3Store, bucket: Bucket) -> None:
     store.put_if_absent(KEY, b"x" * 5000)
     bucket.server.proxy.rule = Times(Fault.CUT_BODY, 2, "GET")

@@ -50,15 +50,14 @@ def code_of(error: ClientError) -> str:
 
 def is_lost(error: ClientError | BotoCoreError) -> bool:
     """Whether the first try of a conditional put met another object: boto3 did not repeat the request."""
-    if not isinstance(error, ClientError) or code_of(error) != "PreconditionFailed":
-        return False
-    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts") == 0)
+    return isinstance(error, ClientError) and code_of(error) == "PreconditionFailed" and _is_first_try(error)
 
 
 def is_unsettled(error: ClientError | BotoCoreError) -> bool:
     """Whether a conditional put may have succeeded despite the error, in this try or an earlier one."""
     if isinstance(error, ClientError):
-        return not _is_full(error) and (code_of(error) in _TAKEN or _status(error) >= _FAILING)
+        is_failing = _status(error) >= _FAILING and not _is_full(error)
+        return is_failing or code_of(error) in _TAKEN or not _is_first_try(error)
     return not isinstance(error, _NO_CREDENTIALS)
 
 
@@ -154,6 +153,11 @@ def _unanswered(verb: str, where: str, endpoint: str, error: BotoCoreError) -> T
 
 def _is_full(error: ClientError) -> bool:
     return code_of(error) in _FULL or _status(error) == _INSUFFICIENT_STORAGE
+
+
+def _is_first_try(error: ClientError) -> bool:
+    """Whether boto3 did not repeat the request: an earlier try may have succeeded although its reply was lost."""
+    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts") == 0)
 
 
 def _status(error: ClientError) -> int:

@@ -169,6 +169,8 @@ class S3Folder:
                         return PutOutcome.LOST
                     # boto3 repeats a request by itself, and then finds the object that its first try has written.
                     if not is_unsettled(error):
+                        if unsure:
+                            raise UncertainPut(path) from error
                         raise
                     unsure = True
             try:
