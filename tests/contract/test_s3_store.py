@@ -78,9 +78,7 @@ def test_a_full_store_is_an_error_at_once_and_a_plain_repetition_repairs(store: 
 
 
 @pytest.mark.parametrize("status", [403, 507])
-def test_a_put_that_won_before_the_store_refused_has_won(
-    store: S3Store, bucket: Bucket, status: int
-) -> None:
+def test_a_put_that_won_before_the_store_refused_has_won(store: S3Store, bucket: Bucket, status: int) -> None:
     first = Times(Fault.DROP_REPLY, 1, "PUT", KEY)
 
     def stored_then_refused(request: S3Request) -> Fault | int | None:

@@ -1,6 +1,8 @@
 """What a warehouse answers: every state of every checkpoint, dead letters and sinks, as JSON."""
 
 import json
+import tarfile
+from pathlib import Path
 from typing import Any
 
 from tidemark.context import Context
@@ -27,3 +29,18 @@ def answers_of(context: Context) -> dict[str, Any]:
 def plain(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401
     """Rows as JSON has them, in order of their first column."""
     return json.loads(json.dumps(sorted(rows, key=lambda r: str(r["customer"])), default=str))
+
+
+def unpack_warehouse(release: Path, folder: Path) -> Path:
+    """Unpacks the warehouse of a release into a new folder below one, and returns it.
+
+    Args:
+        release: folder of the release in this package.
+        folder: the parent of the new folder.
+    """
+    target = folder / "warehouse"
+    with tarfile.open(release / WAREHOUSE) as archive:
+        # The argument `filter` came with Python 3.11.4.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(target)  # noqa: S202  (written by ours)
+    return target

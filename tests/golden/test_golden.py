@@ -1,14 +1,13 @@
 """Warehouses that earlier releases wrote are read for ever: every state of every checkpoint, with and without a JVM."""
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain
+from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain, unpack_warehouse
 from tidemark import read_state
 from tidemark.context import open_context
 from tidemark.engine.session.session import SparkSettings, open_session
@@ -33,9 +32,8 @@ def release(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def settings(release: Path, tmp_path: Path) -> Settings:
     """Of a copy of its warehouse."""
-    with tarfile.open(release / WAREHOUSE) as archive:
-        archive.extractall(tmp_path / "warehouse", filter="data")
-    return load_settings(home=str(tmp_path), warehouse=str(tmp_path / "warehouse"), pipelines=str(tmp_path))
+    warehouse = unpack_warehouse(release, tmp_path)
+    return load_settings(home=str(tmp_path), warehouse=str(warehouse), pipelines=str(tmp_path))
 
 
 def _answers(release: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """State that is streamed by ranges of key groups: the same rows, files, first keys and hashes as in one piece."""
 
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from tests.golden.answers import PIPELINE, WAREHOUSE
+from tests.golden.answers import PIPELINE, unpack_warehouse
 from tidemark.context import Context, open_context
 from tidemark.operations import queries, reads
 from tidemark.readers import checkpoint_reader, state_reader
@@ -24,9 +23,8 @@ RELEASE = Path(__file__).resolve().parents[1] / "golden" / "0.1.0"
 def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
     """Of a warehouse with several operators, runs and compactions."""
     folder = tmp_path_factory.mktemp("golden")
-    with tarfile.open(RELEASE / WAREHOUSE) as archive:
-        archive.extractall(folder / "warehouse", filter="data")
-    return open_context(load_settings(home=str(folder), warehouse=str(folder / "warehouse"), pipelines=str(folder)))
+    warehouse = unpack_warehouse(RELEASE, folder)
+    return open_context(load_settings(home=str(folder), warehouse=str(warehouse), pipelines=str(folder)))
 
 
 def _sorted(context: Context, rows: pa.Table, checkpoint: int, uid: str) -> list[dict[str, Any]]:

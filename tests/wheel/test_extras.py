@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE
+from tests.golden.answers import ANSWERS, PIPELINE, unpack_warehouse
 from tests.support.wheels import (
     Installation,
     build_wheel,
@@ -49,9 +48,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    with tarfile.open(RELEASE / WAREHOUSE) as archive:
-        archive.extractall(tmp_path / "warehouse", filter="data")
-    return tmp_path / "warehouse"
+    return unpack_warehouse(RELEASE, tmp_path)
 
 
 def test_the_wheel_alone_declares_pipelines_and_names_what_reading_needs(
