@@ -16,8 +16,7 @@ IN_TASKS = (
 )
 """Where tasks and pages go through; below them there are no settings."""
 LOST_WITHOUT_HARM = {
-    "include/tidemark/airflow/kafka_connection.py": ["recorded_service(settings.home, 'kafka')"],
-    "include/tidemark/airflow/spark_connection.py": ["recorded_service(settings.home, 'spark')"],
+    "include/tidemark/airflow/connections.py": ["recorded_service(settings.home, service) is None"],
     "include/tidemark/context.py": [
         "LocalCache(self.settings.home / 'cache' / sha256_of(str(self.settings.warehouse).encode())[:16])"
     ],
