@@ -1,6 +1,6 @@
 """The wheel in a plain Airflow: a new environment, an ordinary AIRFLOW_HOME with one DAG and one pipeline, no checkout.
 
-The two files are those of docs/deploy.md.
+The two files are those of docs/deploy.md. The tests share the Airflow and run in the order in which they are written.
 """
 
 import json
@@ -20,7 +20,9 @@ import pytest
 
 from devstack.addresses import is_free
 from tests.e2e.airflow_pages import AirflowServer
+from tests.e2e.chromium import chromium
 from tests.support.kafka import Topics
+from tests.support.prerequisites import needs_chromium
 from tests.support.process_groups import process_group
 from tests.support.wheels import UV, Installation, build_wheel, install_wheel, plain_environment, run
 
@@ -58,8 +60,11 @@ class PlainAirflow:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """What the API server answers to its administrator."""
-        token = self.server.ask("GET", "/auth/token")["access_token"]
-        return self.server.ask(method, path, body, token)
+        return self.server.ask(method, path, body, self.token())
+
+    def token(self) -> str:
+        """The administrator's."""
+        return str(self.server.ask("GET", "/auth/token")["access_token"])
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +176,14 @@ def test_a_checkpoint_is_made_by_the_scheduler_and_the_pages_show_it(airflow: Pl
         spent[name] += amount
     assert {row["customer"]: row["spent"] for row in rows} == dict(spent)
     assert (home / ".tidemark" / "warehouse" / "orders").is_dir(), "the root of relative paths is Airflow's home"
+
+
+@needs_chromium()
+def test_a_browser_shows_the_page_of_the_checkpoint(airflow: PlainAirflow) -> None:
+    with chromium(airflow.server.base, airflow.token()) as page:
+        page.view("orders", "view=history", "chk-1")
+        page.view("orders", "view=checkpoint&checkpoint=1", "Lineage")
+        assert "customers" in page.words()
 
 
 def _logs(home: Path) -> str:
