@@ -29,6 +29,12 @@ SHARED_CODE = {
 }
 """How many generated classes Spark keeps across sessions (`engine.connect_driver`). Spark's default is a hundred; a
 checkpoint of a few operators needs more, and would compile them all again."""
+FORGOTTEN_READS = {
+    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
+}
+"""How long Spark keeps the last poll of each task of a Kafka read, which no task of Tidemark uses again. With Spark's
+default, five minutes, these polls fill half of a heap of 2 GB while a long backlog is read."""
 
 
 def prepare_spark(settings: Settings, addresses: Addresses) -> tuple[Service, ...]:
@@ -87,6 +93,7 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.connect.grpc.binding.address": LOOPBACK,
         "spark.connect.grpc.binding.port": str(addresses.spark_port),
         "spark.connect.execute.manager.detachedTimeout": "20s",
+        **FORGOTTEN_READS,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         f"{delta}.snapshotPartitions": str(CORES),

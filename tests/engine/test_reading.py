@@ -1,10 +1,14 @@
 """Reading a plan's ranges from real Kafka: exactly those records, or a typed error, never a silent gap."""
 
 import json
+import shutil
+import subprocess
+import time
 
 import pytest
 from pyspark.sql import SparkSession
 
+from devstack import control
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
 from tests.support.kafka import Sent
 from tests.support.prerequisites import missing
@@ -17,7 +21,9 @@ from tidemark.engine.session.session import SparkSettings, end_session, open_ses
 from tidemark.errors import BrokerError, DataLostError, EngineError
 from tidemark.kafka.log import KafkaLog
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.settings import Settings
 
+CONSUMER = "org.apache.kafka.clients.consumer"
 BODY = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
 
 
@@ -29,6 +35,28 @@ def test_only_the_planned_range_is_read(line: KafkaSparkPipeline) -> None:
     assert batch.facts.watermark_ms == 1577836800000
     assert batch.counts["devices"].applied == 3
     batch.close()
+
+
+def test_spark_soon_forgets_the_records_it_polled(line: KafkaSparkPipeline, spark_stack: Settings) -> None:
+    if shutil.which("jcmd") is None:
+        missing("no jcmd here: install a JDK 17, not only its runtime")
+    records = 5_000
+    line.send([{**BODY, "count": n} for n in range(records)])
+    batch = line.compute().read(line.plan())
+    assert batch.facts.records == records
+    batch.close()
+    server = next(service.pid for service in control.status(spark_stack) if service.name == "spark")
+    until = time.monotonic() + 30
+    while (left := _polled_records_in(server)) >= records and time.monotonic() < until:
+        time.sleep(1)
+    assert left < records, "Spark's default keeps them for five minutes, whatever the heap is"
+
+
+def _polled_records_in(java: int | None) -> int:
+    """How many records of Kafka's consumer a Java process can still reach."""
+    command = ["jcmd", str(java), "GC.class_histogram"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.split()[3:4] == [f"{CONSUMER}.ConsumerRecord"])
 
 
 def test_an_empty_plan_asks_neither_spark_nor_kafka(line: KafkaSparkPipeline) -> None:

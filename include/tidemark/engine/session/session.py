@@ -163,6 +163,10 @@ SESSION_CONF: Mapping[str, str] = {
 """Mandatory settings of every session; set per session, so that they apply over Connect too."""
 STATIC_CONF: Mapping[str, str] = {
     "spark.sql.codegen.cache.maxEntries": "2000",
+    # Spark keeps the last poll of every task of a Kafka read for the next batch of a stream, outside the memory that it
+    # accounts for, for five minutes. The ranges of a checkpoint are read once.
+    "spark.kafka.consumer.fetchedData.cache.timeout": "1s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "1s",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.ui.enabled": "false",
