@@ -1,5 +1,7 @@
 """What only a store in a bucket can meet: lost replies, errors in bursts, and stores that ignore conditions."""
 
+import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ from tidemark.storage.s3_store import S3Store, refuse_racing_winners, refuse_unc
 pytestmark = pytest.mark.slow
 
 KEY = "ids/1.json"
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241122"))
+REQUESTS = 40
+"""More than a budget of retries that the requests of a client share would serve."""
 
 
 @pytest.fixture
@@ -61,6 +66,24 @@ def test_a_store_that_falls_silent_behind_a_put_leaves_its_outcome_unknown(
         store.put_if_absent(KEY, b"mine")
     bucket.server.proxy.reset()
     assert store.get(KEY) == b"mine", "it had happened"
+
+
+def test_every_request_waits_for_a_store_that_is_down_however_many_have_waited_before(
+    store: S3Store, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED}")
+    random.seed(SEED)
+    waited: list[float] = []
+    monkeypatch.setattr("botocore.endpoint.time.sleep", waited.append)
+    bucket.server.proxy.rule = Times(Fault.NOT_SENT, 10**6)
+    for _ in range(REQUESTS):
+        waited.clear()
+        with pytest.raises(StoreError, match="S3 does not answer"):
+            store.get(KEY)
+        assert len(waited) == 7
+        assert sum(waited) > 5
+    bucket.server.proxy.rule = Times(Fault.NOT_SENT, 6)
+    assert store.get(KEY) is None
 
 
 def test_a_full_store_is_an_error_at_once_and_a_plain_repetition_repairs(store: S3Store, bucket: Bucket) -> None:

@@ -78,15 +78,18 @@ def _chunks(client: Any, at: Mapping[str, str]) -> Iterator[bytes]:
 _PUTS = 3
 BATCH = 1000
 """Maximum number of keys in one request."""
+# botocore's `standard` and `adaptive` modes are for a store that is overloaded: since 1.44 they retry a lost connection
+# within three seconds in all, and all requests of a client share about 35 retries. A store that is started again takes
+# longer, with any number of requests waiting for it. `legacy` waits up to 1, 2, 4 … 64 s, for each request by itself.
 _QUICK: dict[str, Any] = {
     "connect_timeout": 4,
     "read_timeout": 5,
-    "retries": {"mode": "standard", "total_max_attempts": 2},
+    "retries": {"mode": "legacy", "total_max_attempts": 2},
 }
 _PATIENT: dict[str, Any] = {
     "connect_timeout": 5,
     "read_timeout": 30,
-    "retries": {"mode": "adaptive", "total_max_attempts": 8},
+    "retries": {"mode": "legacy", "total_max_attempts": 8},
 }
 _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
 
@@ -97,7 +100,7 @@ class S3Folder:
 
     Attributes:
         access: its location, and the credentials.
-        patient: retries for minutes; for work in progress.
+        patient: retries for about a minute; for work in progress.
         quick: gives up after seconds; for answers that are needed at once, or that do not matter.
     """
 
