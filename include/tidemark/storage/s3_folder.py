@@ -5,14 +5,16 @@ are sent only if S3 requires them, because older stores refuse them; senders com
 """
 
 import hashlib
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from boto3.s3.transfer import TransferConfig
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
@@ -80,7 +82,9 @@ BATCH = 1000
 """Maximum number of keys in one request."""
 # botocore's `standard` and `adaptive` modes are for a store that is overloaded: since 1.44 they retry a lost connection
 # within three seconds in all, and all requests of a client share about 35 retries. A store that is started again takes
-# longer, with any number of requests waiting for it. `legacy` waits up to 1, 2, 4 … 64 s, for each request by itself.
+# longer, with any number of requests waiting for it. `legacy` has no such limits, but its delays double without end.
+_TIMEOUTS, _TRIES, _LONGEST_DELAY = 8, 30, 4.0
+_AWAY = frozenset({500, 502, 503, 504})
 _QUICK: dict[str, Any] = {
     "connect_timeout": 4,
     "read_timeout": 5,
@@ -89,8 +93,24 @@ _QUICK: dict[str, Any] = {
 _PATIENT: dict[str, Any] = {
     "connect_timeout": 5,
     "read_timeout": 30,
-    "retries": {"mode": "legacy", "total_max_attempts": 8},
+    "retries": {"mode": "legacy", "total_max_attempts": _TRIES},
 }
+
+
+def _delay(attempts: int, response: Any, caught_exception: Exception | None, **_: object) -> float | None:
+    """Returns the seconds before the next try of a patient client, about a minute in all; None = botocore decides.
+
+    Raises:
+        ReadTimeoutError: the store has taken eight calls without an answer.
+    """
+    if isinstance(caught_exception, ReadTimeoutError) and attempts >= _TIMEOUTS:
+        raise caught_exception
+    is_failing = caught_exception is not None or response[0].status_code in _AWAY
+    if not is_failing or attempts >= _TRIES:
+        return None
+    return random.random() * min(2.0 ** (attempts - 1), _LONGEST_DELAY)  # noqa: S311  (jitter)
+
+
 _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
 
 
@@ -102,11 +122,14 @@ class S3Folder:
         access: its location, and the credentials.
         patient: retries for about a minute; for work in progress.
         quick: gives up after seconds; for answers that are needed at once, or that do not matter.
+        answered: set once the store has answered. Until then all requests are quick, so that a command whose store is
+            away says so soon.
     """
 
     access: S3Access
     patient: Any
     quick: Any
+    answered: Event = field(default_factory=Event)
 
     def __enter__(self) -> "S3Folder":
         return self
@@ -165,7 +188,7 @@ class S3Folder:
         for _ in range(_PUTS):
             with translate_s3_errors("write", self._shown(path), self._endpoint):
                 try:
-                    self.patient.put_object(**self._at(path), Body=body, IfNoneMatch="*")
+                    self._client.put_object(**self._at(path), Body=body, IfNoneMatch="*")
                     return PutOutcome.WON
                 except (ClientError, BotoCoreError) as error:
                     if is_lost(error) and not unsure:
@@ -192,7 +215,7 @@ class S3Folder:
             OSError: the file could not be read.
         """
         with translate_s3_errors("write", self._shown(path), self._endpoint), file.open("rb") as source:
-            self.patient.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
+            self._client.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
 
     def fetch(self, path: str, file: Path) -> None:
         """Reads an object to a file.
@@ -207,7 +230,7 @@ class S3Folder:
                 target.writelines(chunks)
 
         with translate_s3_errors("read", self._shown(path), self._endpoint):
-            stream_object(self.patient, self._at(path), write)
+            stream_object(self._client, self._at(path), write)
 
     def hash_of(self, path: str) -> str | None:
         """Returns the sha256 of the stored object as lower-case hex; None if it does not exist.
@@ -225,7 +248,7 @@ class S3Folder:
         """
         with translate_s3_errors("read", self._shown(path), self._endpoint):
             try:
-                return int(self.patient.head_object(**self._at(path))["ContentLength"])
+                return int(self._client.head_object(**self._at(path))["ContentLength"])
             except ClientError as error:
                 if code_of(error) == "404":  # a reply to HEAD has no body that could say more
                     return None
@@ -251,7 +274,7 @@ class S3Folder:
         if after is not None:
             asked["StartAfter"] = root + after
         with translate_s3_errors("list", self._shown(below), self._endpoint):
-            for page in self.patient.get_paginator("list_objects_v2").paginate(**asked):
+            for page in self._client.get_paginator("list_objects_v2").paginate(**asked):
                 for found in page.get("Contents", ()):
                     yield found["Key"].removeprefix(root), found
 
@@ -265,7 +288,7 @@ class S3Folder:
         root = f"{self.place.prefix}/"
         asked = {"Bucket": self.place.bucket, "Prefix": root, "Delimiter": "/"}
         with translate_s3_errors("list", self.place.url, self._endpoint):
-            pages = self.patient.get_paginator("list_objects_v2").paginate(**asked)
+            pages = self._client.get_paginator("list_objects_v2").paginate(**asked)
             found = [f["Prefix"] for page in pages for f in page.get("CommonPrefixes", ())]
         return sorted(name.removeprefix(root).removesuffix("/") for name in found)
 
@@ -287,7 +310,7 @@ class S3Folder:
         """
         keys = [{"Key": f"{self.place.prefix}/{path}"} for path in paths]
         with translate_s3_errors("remove", self._shown(paths[0]), self._endpoint):
-            answer = self.patient.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
+            answer = self._client.delete_objects(Bucket=self.place.bucket, Delete={"Objects": keys, "Quiet": True})
         for error in answer.get("Errors", ()):
             raise StoreError(
                 f"could not remove s3://{self.place.bucket}/{error['Key']}: S3 answers {error.get('Code', 'unknown')}",
@@ -306,7 +329,11 @@ class S3Folder:
 
     def _read_object(self, path: str, read: Callable[[Iterator[bytes]], Read]) -> Read | None:
         with translate_s3_errors("read", self._shown(path), self._endpoint):
-            return streamed_if_there(self.patient, self._at(path), read)
+            return streamed_if_there(self._client, self._at(path), read)
+
+    @property
+    def _client(self) -> Any:  # noqa: ANN401
+        return self.patient if self.answered.is_set() else self.quick
 
     def _shown(self, path: str) -> str:
         return f"{self.place.url}/{path}"
@@ -326,4 +353,8 @@ def open_folder(place: S3Place) -> S3Folder:
         UsageError: AWS's variables or profiles are invalid.
     """
     access = S3Access.of(place)
-    return S3Folder(access=access, patient=access.client(_PATIENT), quick=access.client(_QUICK))
+    made = S3Folder(access=access, patient=access.client(_PATIENT), quick=access.client(_QUICK))
+    made.patient.meta.events.register_first("needs-retry.s3", _delay)
+    for client in (made.patient, made.quick):
+        client.meta.events.register("after-call.s3", lambda **_: made.answered.set())
+    return made
