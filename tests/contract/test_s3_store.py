@@ -1,7 +1,5 @@
 """What only a store in a bucket can meet: lost replies, errors in bursts, and stores that ignore conditions."""
 
-import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ from tidemark.storage.s3_store import S3Store, refuse_racing_winners, refuse_unc
 pytestmark = pytest.mark.slow
 
 KEY = "ids/1.json"
-SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241122"))
 REQUESTS = 40
 """More than a budget of retries that the requests of a client share would serve."""
 
@@ -72,8 +69,6 @@ def test_a_store_that_falls_silent_behind_a_put_leaves_its_outcome_unknown(
 def test_every_request_waits_for_a_store_that_is_down_however_many_have_waited_before(
     store: S3Store, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED}")
-    random.seed(SEED)
     waited: list[float] = []
     assert store.get(KEY) is None
     monkeypatch.setattr("botocore.endpoint.time.sleep", waited.append)

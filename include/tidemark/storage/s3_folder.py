@@ -5,7 +5,6 @@ are sent only if S3 requires them, because older stores refuse them; senders com
 """
 
 import hashlib
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ BATCH = 1000
 # botocore's `standard` and `adaptive` modes are for a store that is overloaded: since 1.44 they retry a lost connection
 # within three seconds in all, and all requests of a client share about 35 retries. A store that is started again takes
 # longer, with any number of requests waiting for it. `legacy` has no such limits, but its delays double without end.
-_TIMEOUTS, _TRIES, _LONGEST_DELAY = 8, 30, 4.0
+_TIMEOUTS, _TRIES, _LONGEST_DELAY = 8, 30, 2.0
 _AWAY = frozenset({500, 502, 503, 504})
 _QUICK: dict[str, Any] = {
     "connect_timeout": 4,
@@ -108,7 +107,7 @@ def _delay(attempts: int, response: Any, caught_exception: Exception | None, **_
     is_failing = caught_exception is not None or response[0].status_code in _AWAY
     if not is_failing or attempts >= _TRIES:
         return None
-    return random.random() * min(2.0 ** (attempts - 1), _LONGEST_DELAY)  # noqa: S311  (jitter)
+    return float(min(2.0 ** (attempts - 2), _LONGEST_DELAY))
 
 
 _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
