@@ -214,7 +214,7 @@ class S3Folder:
             OSError: the file could not be read.
         """
         with translate_s3_errors("write", self._shown(path), self._endpoint), file.open("rb") as source:
-            self._client.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
+            self.patient.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
 
     def fetch(self, path: str, file: Path) -> None:
         """Reads an object to a file.
