@@ -17,6 +17,7 @@ EXTRAS = {
     "numpy": "read",
     "pandas": "read",
     "pyarrow": "read",
+    "pyroaring": "read",
     "pyspark": "spark",
     "rich": "cli",
     "typer": "cli",

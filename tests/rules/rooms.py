@@ -36,6 +36,7 @@ STANDS_ON: dict[str, str] = {
     "tables": "storage processing",
     "readers": "tables model.state",
     "transfer": "readers",
+    "publications": "readers",
     "testing.twin": "readers",
     "testing": "testing.twin coordinator.checkpoints",
     # The composition of protocol and adapters, and the operations on it.

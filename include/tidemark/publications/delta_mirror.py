@@ -1,0 +1,491 @@
+"""A mirror: the current state of an operator as a plain Delta table, one version for each publication (adr/0038).
+
+Replaced and deleted rows are marked in deletion vectors. Each version is one entry of the log, put if absent, so a
+publisher that was overtaken loses: its version is taken, and the newest publication is no longer the one it starts
+from.
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from tidemark.errors import ConflictError, StoreError
+from tidemark.model.kinds.base.sql import quote
+from tidemark.ports import PutOutcome
+from tidemark.publications.deletion_vectors import VectorPlace, read_vector, write_vectors
+from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
+from tidemark.publications.target_folder import TargetFolder
+from tidemark.readers.duckdb_session import open_query_runner
+from tidemark.tables.delta_tables import arrow_schema, parse_type
+
+ROWS_PER_FILE = 2_000_000
+"""Rows of a file that a rebuild writes: 32 to 128 MiB for rows of ordinary width."""
+_TRIES = 20
+_LIVE = 0.4
+"""A file with a smaller share of live rows is written again without the deleted ones."""
+_SMALL_FILES, _SMALL = 32, 16 * 2**20
+"""As many files below this size are merged into one."""
+_ROW_GROUP = 100_000
+_LOG_CHECKPOINTS = 10
+"""A Delta log checkpoint is written after as many versions, so that readers open few files."""
+
+
+class TargetChangedError(ConflictError):
+    """Others have changed the rows of a target, so no difference can be applied to it; a rebuild replaces it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One publication.
+
+    Attributes:
+        number: counts the publications of one name upwards.
+        previous: number of the publication that it starts from; a rebuild takes any.
+        lineage: id of the rebuild that the rows come from, a random text; a rebuild brings its own.
+        checkpoint: id of the checkpoint whose state the target then has.
+        timeline: its timeline.
+    """
+
+    number: int
+    previous: int
+    lineage: str
+    checkpoint: int
+    timeline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The changes from one checkpoint to another.
+
+    Attributes:
+        upserts: rows of keys that are new or changed, in the columns of the state.
+        deletes: key columns of keys that are gone; no key of `upserts` is among them.
+        erased: key columns of keys that were erased: files that hold one are rewritten, even behind a deletion vector.
+    """
+
+    upserts: pa.Table
+    deletes: pa.Table
+    erased: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedVersion:
+    """The result of a publication.
+
+    Attributes:
+        version: of the table.
+        inserted: rows written for keys that are in the state.
+        deleted: rows that were deleted or replaced.
+        bytes: bytes written, the log included; 0 = another process had done it.
+    """
+
+    version: int
+    inserted: int = 0
+    deleted: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaMirrorTable:
+    """Writes one mirror.
+
+    Attributes:
+        folder: the table.
+        application: id of the publication, `tidemark/<pipeline>/<name>`.
+        keys: names of the key columns.
+        columns: (column, SQL type) of the resolved state, key columns included.
+        deletion_vectors: whether deleted rows are marked; otherwise files that hold one are rewritten.
+        now_ms: the clock.
+        make_id: returns a random UUID.
+    """
+
+    folder: TargetFolder
+    application: str
+    keys: Sequence[str]
+    columns: Sequence[tuple[str, str]]
+    now_ms: Callable[[], int]
+    make_id: Callable[[], UUID]
+    deletion_vectors: bool = True
+
+    @property
+    def log(self) -> DeltaLog:
+        """The log of the table."""
+        return DeltaLog(self.folder)
+
+    def progress(self) -> int:
+        """Returns the number of the newest publication in the table; 0 = none.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        return self.log.newest().publications.get(self.application, 0)
+
+    def apply(self, step: Step, difference: "Difference") -> PublishedVersion:
+        """Brings the table from the previous publication to this one.
+
+        Args:
+            step: the publication.
+            difference: the changes since the previous one.
+
+        Raises:
+            TargetChangedError: the table does not have the previous publication, or others have changed it.
+            StoreError: the table cannot be read or written.
+        """
+        return self._commit(step, lambda state: self._difference(state, step, difference))
+
+    def replace(
+        self, step: Step, tables: Callable[[], Iterable[pa.Table]], *, replaces_others: bool = False
+    ) -> PublishedVersion:
+        """Replaces all rows of the table, or creates it.
+
+        Args:
+            step: the publication.
+            tables: returns all rows of the state, in `columns`, in tables that fit into memory.
+            replaces_others: replace a table, too, that no publication of this name has made.
+
+        Raises:
+            TargetChangedError: there is a table that no publication of this name has made.
+            StoreError: the table cannot be read or written.
+        """
+        written: list[_Written] = []
+
+        def entry(state: TableState) -> "_Entry":
+            is_foreign = state.version >= 0 and not state.publications.get(self.application)
+            if is_foreign and not replaces_others:
+                raise TargetChangedError(
+                    f"there is a table at {self.folder} that this publication has not made",
+                    safe="the table was left alone.",
+                    next="name another path in the pipeline file, or remove that table.",
+                )
+            if not written:
+                written.extend(self._write(step, _in_files(tables())))
+            return self._replacement(state, step, written)
+
+        return self._commit(step, entry)
+
+    def _commit(self, step: Step, entry: Callable[[TableState], "_Entry"]) -> PublishedVersion:
+        for _ in range(_TRIES):
+            state = self.log.newest()
+            if state.publications.get(self.application, 0) >= step.number:
+                return PublishedVersion(version=self._version_of(state, step.number))
+            made = entry(state)
+            version = state.version + 1
+            body = "".join(f"{json.dumps(action)}\n" for action in made.actions).encode()
+            won = self.folder.put(path_of(version), body) is PutOutcome.WON
+            # A log that was cleaned up meanwhile frees the name, and no reader finds an entry below its checkpoint.
+            if won and self.log.newest().publications.get(self.application, 0) >= step.number:
+                self._checkpoint_log(version)
+                return PublishedVersion(
+                    version=version, inserted=made.inserted, deleted=made.deleted, bytes=made.bytes + len(body)
+                )
+        raise StoreError(
+            f"{_TRIES} other commits came first to {self.folder}",
+            safe="the table is as these commits left it.",
+            next="the next publication continues; run maintenance of the table less often.",
+        )
+
+    def _version_of(self, state: TableState, number: int) -> int:
+        """The version that a publication made; -1 if its entry is gone."""
+        for version in range(state.version, state.known - 1, -1):
+            for action in self.log.actions(version):
+                found = action.get("txn")
+                if found and found["appId"] == self.application and int(found["version"]) == number:
+                    return version
+        return -1
+
+    def _checkpoint_log(self, version: int) -> None:
+        if version and version % _LOG_CHECKPOINTS == 0:
+            self.folder.table().create_checkpoint()
+
+    def _refuse_changed(self, state: TableState, step: Step) -> None:
+        found = state.publications.get(self.application, 0)
+        if (found, state.lineage) != (step.previous, step.lineage):
+            raise self._changed(f"it has publication {found} of another rebuild or another number")
+        at = self._version_of(state, found)
+        why = "its newest publication is no longer in the log" if at < 0 else self.log.change_of_others(state, at)
+        if why is None and at < state.version and self.log.at(at).live_rows != state.live_rows:
+            why = "the number of its rows is another"
+        if why is None and [(f["name"], _bare(f["type"])) for f in state.schema["fields"]] != [
+            (f["name"], _bare(f["type"])) for f in self._schema["fields"]
+        ]:
+            why = "its columns are others"
+        if why is not None:
+            raise self._changed(why)
+
+    def _changed(self, why: str) -> TargetChangedError:
+        return TargetChangedError(
+            f"MIRROR_CHANGED: the table {self.folder} was changed by others: {why}",
+            safe="the table was left alone; every checkpoint is intact.",
+            next="undo their change by a rebuild, which replaces all rows of the table.",
+        )
+
+    @property
+    def _schema(self) -> dict[str, Any]:
+        fields = [
+            {"name": name, "type": parse_type(sql), "nullable": True, "metadata": {}} for name, sql in self.columns
+        ]
+        return {"type": "struct", "fields": fields}
+
+    def _replacement(self, state: TableState, step: Step, written: "Sequence[_Written]") -> "_Entry":
+        now = self.now_ms()
+        entry = _Entry(inserted=sum(w.rows for w in written), bytes=sum(w.size for w in written))
+        entry.actions.append(self._info(step, "WRITE", now))
+        entry.actions.append(self._transaction(step, now))
+        if state.version < 0 or misfit(state) is None:
+            entry.actions.append({"protocol": self._protocol(state)})
+        else:
+            raise self._changed(misfit(state) or "")
+        entry.actions.append({"metaData": self._metadata(state, step, now)})
+        for file in state.files.values():
+            entry.deleted += (file.rows or 0) - file.deleted
+            entry.actions.append(_removal(file, now))
+        entry.actions += [w.action(now) for w in written]
+        return entry
+
+    def _protocol(self, state: TableState) -> dict[str, Any]:
+        if state.protocol and (state.has_vectors or not self.deletion_vectors):
+            return {name: value for name, value in state.protocol.items() if value is not None}
+        if not self.deletion_vectors:
+            return {"minReaderVersion": 1, "minWriterVersion": 2}
+        features = ["deletionVectors"]
+        return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+
+    def _metadata(self, state: TableState, step: Step, now: int) -> dict[str, Any]:
+        settings = {**(state.metadata.get("configuration") or {}), LINEAGE: step.lineage}
+        if self.deletion_vectors:
+            settings["delta.enableDeletionVectors"] = "true"
+        return {
+            "id": state.metadata.get("id") or str(self.make_id()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(self._schema),
+            "partitionColumns": [],
+            "configuration": settings,
+            "createdTime": state.metadata.get("createdTime") or now,
+        }
+
+    def _difference(self, state: TableState, step: Step, of: Difference) -> "_Entry":
+        self._refuse_changed(state, step)
+        upserts = of.upserts
+        touched = pa.concat_tables([found.select(list(self.keys)) for found in (upserts, of.deletes, of.erased)])
+        old = {path: self._deleted(file) for path, file in state.files.items()}
+        hits = self._positions(state, touched)
+        gone = {path: left for path, found in hits.items() if (left := found - old[path])}
+        entry, now = _Entry(inserted=upserts.num_rows), self.now_ms()
+        entry.deleted = sum(map(len, gone.values()))
+        if entry.deleted > touched.num_rows:
+            raise self._changed("a key has more than one row")
+        plan = self._plan(state, {path: old[path] | gone.get(path, BitMap64()) for path in old}, set(gone), upserts)
+        plan.rewrite(self._positions(state, of.erased))
+        again = [self._live(state.files[path], plan.deleted[path]) for path in plan.rewritten]
+        written = self._write(step, _merged([upserts, *again] if plan.merges else [upserts], self.keys))
+        if not plan.merges:
+            for table in again:
+                written += self._write(step, _merged([table], self.keys))
+        places: Mapping[str, VectorPlace] = {}
+        if plan.marked:
+            path, body, places = write_vectors({p: plan.deleted[p] for p in plan.marked}, self.make_id())
+            self.folder.put(path, body)
+            entry.bytes += len(body)
+        entry.bytes += sum(w.size for w in written)
+        entry.actions += [self._info(step, "MERGE", now), self._transaction(step, now)]
+        for path in (*plan.emptied, *plan.rewritten, *plan.marked):
+            entry.actions.append(_removal(state.files[path], now))
+        entry.actions += [_marking(state.files[path], places[path], now) for path in plan.marked]
+        entry.actions += [w.action(now) for w in written]
+        return entry
+
+    def _plan(
+        self, state: TableState, deleted: dict[str, BitMap64], touched: set[str], upserts: pa.Table
+    ) -> "_FilePlan":
+        plan = _FilePlan(deleted=deleted)
+        for path in sorted(touched):
+            rows = self._rows(state.files[path])
+            left = rows - len(deleted[path])
+            if left == 0:
+                plan.emptied.append(path)
+            elif left < _LIVE * rows or not self.deletion_vectors:
+                plan.rewritten.append(path)
+            else:
+                plan.marked.append(path)
+        small = [
+            path
+            for path, file in state.files.items()
+            if file.size < _SMALL and path not in plan.emptied and path not in plan.rewritten
+        ]
+        plan.merges = len(small) + (upserts.num_rows > 0) >= _SMALL_FILES
+        if plan.merges:
+            plan.rewritten += small
+            plan.marked = [path for path in plan.marked if path not in small]
+        return plan
+
+    def _positions(self, state: TableState, touched: pa.Table) -> dict[str, BitMap64]:
+        """The positions of all rows of some keys, deleted ones included, by file."""
+        paths, keys = list(state.files), list(self.keys)
+        if not touched.num_rows:
+            return {}
+        declared = arrow_schema([c for c in self.columns if c[0] in set(keys)])
+        schema = pa.schema([*(declared.field(k) for k in keys), ("_file", pa.int32()), ("_row", pa.int64())])
+        rows = pa.RecordBatchReader.from_batches(schema, self._key_rows(paths, schema, keys))
+        by = ", ".join(map(quote, keys))
+        with open_query_runner() as ask:
+            sql = f"SELECT _file, list(_row) AS _rows FROM rows SEMI JOIN touched USING ({by}) GROUP BY _file"
+            found = ask(sql, rows=rows, touched=touched).to_pylist()
+        return {paths[row["_file"]]: BitMap64(row["_rows"]) for row in found}
+
+    def _key_rows(self, paths: Sequence[str], schema: pa.Schema, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for number, path in enumerate(paths):
+            with self.folder.open(path) as raw, pq.ParquetFile(raw) as file:
+                first = 0
+                for batch in file.iter_batches(_ROW_GROUP, columns=list(keys)):
+                    places = pa.array(range(first, first + batch.num_rows), pa.int64())
+                    files = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
+                    columns = [batch.column(k).cast(schema.field(k).type) for k in keys]
+                    yield pa.RecordBatch.from_arrays([*columns, files, places], schema=schema)
+                    first += batch.num_rows
+
+    def _rows(self, file: MirrorFile) -> int:
+        if file.rows is not None:
+            return file.rows
+        with self.folder.open(file.path) as raw, pq.ParquetFile(raw) as opened:
+            return int(opened.metadata.num_rows)
+
+    def _deleted(self, file: MirrorFile) -> BitMap64:
+        return BitMap64() if file.vector is None else read_vector(file.vector, self.folder.read)
+
+    def _live(self, file: MirrorFile, deleted: BitMap64) -> pa.Table:
+        with self.folder.open(file.path) as raw, pq.ParquetFile(raw) as opened:
+            rows = opened.read(columns=[name for name, _ in self.columns])
+        if file.rows is not None and rows.num_rows != file.rows:
+            raise unreadable(self.folder, f"{file.path} has {rows.num_rows} rows, the log says {file.rows}")
+        kept = BitMap64(range(rows.num_rows)) - deleted
+        return rows.take(pa.array(kept.to_array(), pa.uint64())).cast(arrow_schema(self.columns))
+
+    def _write(self, step: Step, tables: "Iterable[pa.Table]") -> "list[_Written]":
+        made = []
+        for table in tables:
+            if not table.num_rows:
+                continue
+            raw = io.BytesIO()
+            pq.write_table(table.cast(arrow_schema(self.columns)), raw, compression="zstd", row_group_size=_ROW_GROUP)
+            path, body = f"part-{step.number:012d}-{self.make_id()}.zstd.parquet", raw.getvalue()
+            self.folder.put(path, body)
+            made.append(_Written(path=path, size=len(body), rows=table.num_rows))
+        return made
+
+    def _info(self, step: Step, operation: str, now: int) -> dict[str, Any]:
+        return {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": operation,
+                "operationParameters": {},
+                "engineInfo": "tidemark",
+                "txnId": str(self.make_id()),
+                "tidemark": {
+                    "publication": self.application,
+                    "number": step.number,
+                    "checkpoint": step.checkpoint,
+                    "timeline": step.timeline,
+                },
+            }
+        }
+
+    def _transaction(self, step: Step, now: int) -> dict[str, Any]:
+        return {"txn": {"appId": self.application, "version": step.number, "lastUpdated": now}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A data file that was written."""
+
+    path: str
+    size: int
+    rows: int
+
+    def action(self, now: int) -> dict[str, Any]:
+        return {"add": _add(self.path, self.size, now, json.dumps({"numRecords": self.rows}))}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """An entry of the log, with counts of its changes."""
+
+    actions: list[dict[str, Any]] = field(default_factory=list)
+    inserted: int = 0
+    deleted: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _FilePlan:
+    """The future of each file with deleted rows: it has none left, it is rewritten, or a vector marks them."""
+
+    deleted: dict[str, BitMap64]
+    emptied: list[str] = field(default_factory=list)
+    rewritten: list[str] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
+    merges: bool = False
+
+    def rewrite(self, paths: Iterable[str]) -> None:
+        """Rewrites some files, unless no row of them is left."""
+        more = [path for path in paths if path not in self.emptied and path not in self.rewritten]
+        self.rewritten += more
+        self.marked = [path for path in self.marked if path not in more]
+
+
+def _bare(of: Any) -> Any:
+    """A type of Delta's JSON without nullability and metadata."""
+    if not isinstance(of, dict):
+        return of
+    if of["type"] == "struct":
+        return [(f["name"], _bare(f["type"])) for f in of["fields"]]
+    return [(name, _bare(of[name])) for name in ("type", "elementType", "keyType", "valueType") if name in of]
+
+
+def _in_files(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yields tables of about the rows of one file."""
+    parts: list[pa.Table] = []
+    for table in tables:
+        parts.append(table)
+        if sum(p.num_rows for p in parts) >= ROWS_PER_FILE:
+            yield pa.concat_tables(parts)
+            parts = []
+    if parts:
+        yield pa.concat_tables(parts)
+
+
+def _merged(tables: Sequence[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the rows of some tables in order of keys, in tables of at most the rows of one file."""
+    whole = pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
+    for start in range(0, whole.num_rows, ROWS_PER_FILE):
+        yield whole.slice(start, ROWS_PER_FILE)
+
+
+def _add(path: str, size: int, now: int, stats: str | None) -> dict[str, Any]:
+    found = {"path": path, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
+    return found if stats is None else {**found, "stats": stats}
+
+
+def _marking(file: MirrorFile, place: VectorPlace, now: int) -> dict[str, Any]:
+    stats = {**json.loads(file.stats or "{}"), "tightBounds": False}
+    return {"add": {**_add(file.path, file.size, now, json.dumps(stats)), "deletionVector": place.to_json()}}
+
+
+def _removal(file: MirrorFile, now: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "path": file.path,
+        "deletionTimestamp": now,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {},
+        "size": file.size,
+    }
+    if file.vector is not None:
+        found["deletionVector"] = file.vector.to_json()
+    return {"remove": found}
