@@ -25,7 +25,7 @@ BROKER = "kafka and not (spark or ports or e2e)"
 SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
-WALKS = ["tests/property", "tests/copies"]
+WALKS = ["tests/contract", "tests/copies", "tests/property", "tests/publications"]
 """These take about half of the time that the computing tests need."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
