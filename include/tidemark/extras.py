@@ -17,7 +17,7 @@ EXTRAS = {
     "numpy": "read",
     "pandas": "read",
     "pyarrow": "read",
-    "pyroaring": "read",
+    "pyroaring": "spark",
     "pyspark": "spark",
     "rich": "cli",
     "typer": "cli",

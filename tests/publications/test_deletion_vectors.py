@@ -2,6 +2,8 @@
 
 import os
 import random
+import struct
+import zlib
 from uuid import UUID, uuid4
 
 import pytest
@@ -33,12 +35,21 @@ def test_two_vectors_of_one_file_are_two_logical_files() -> None:
     assert len({place.id for place in places.values()}) == len(VECTORS)
 
 
-def test_an_inline_vector_reads_back() -> None:
-    # The example of Delta's protocol: rows 3, 4, 7, 11, 18 and 29.
-    text = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
-    place = VectorPlace(storage="i", path=text, offset=None, size=44, cardinality=6)
-    found = read_vector(place, lambda path: pytest.fail(path))
-    assert sorted(found) == [3, 4, 7, 11, 18, 29]
+def test_the_bytes_are_those_of_the_formats() -> None:
+    # Delta's protocol: version, size, vector, CRC-32. A vector: magic number, number of bitmaps, high bits, bitmap.
+    # Roaring's: cookie of bitmaps without runs, number of containers, key and cardinality - 1, offset, the values.
+    rows = [3, 4, 7, 11, 18, 29]
+    bitmap = struct.pack("<II HH I 6H", 12346, 1, 0, len(rows) - 1, 16, *rows)
+    vector = struct.pack("<I Q I", 1681511377, 1, 0) + bitmap
+    _, body, places = write_vectors({"a": BitMap64(rows)}, NAME)
+    assert body == b"\x01" + struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+    assert places["a"].to_json() == {
+        "storageType": "u",
+        "pathOrInlineDv": "_tidemark0v73CIl1[&0v73CIl1[&",
+        "offset": 1,
+        "sizeInBytes": len(vector),
+        "cardinality": len(rows),
+    }
 
 
 def test_any_damaged_byte_is_an_error() -> None:
@@ -54,7 +65,8 @@ def test_any_damaged_byte_is_an_error() -> None:
             read_vector(places["a"], {path: bytes(damaged)}.__getitem__)
 
 
-def test_an_absolute_path_is_refused() -> None:
-    place = VectorPlace(storage="p", path="s3://elsewhere/x.bin", offset=1, size=4, cardinality=1)
+@pytest.mark.parametrize("storage", ["i", "p"])
+def test_a_vector_that_is_not_below_the_table_is_refused(storage: str) -> None:
+    place = VectorPlace(storage=storage, path="wi5b=000010000siXQKl0rr91", offset=1, size=4, cardinality=1)
     with pytest.raises(StoreError, match="not below the table"):
         read_vector(place, lambda path: pytest.fail(path))

@@ -5,7 +5,8 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -13,17 +14,26 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
-from tests.publications.mirror_walk import COLUMNS, KEYS, MirrorWalk, to_keys, to_rows
+from tests.publications.mirror_walk import COLUMNS, KEYS, MirrorWalk, read, to_keys, to_rows
+from tidemark.errors import StoreError
+from tidemark.ports import PutOutcome
 from tidemark.publications import delta_mirror
-from tidemark.publications.delta_log import DeltaLog
+from tidemark.publications.delta_log import LOG, DeltaLog, path_of
 from tidemark.publications.delta_mirror import DeltaMirrorTable, Difference, Step, TargetChangedError
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.storage.s3_folder import S3Folder
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20261126"))
 NOTHING = to_keys([])
+SETTINGS = {
+    "delta.appendOnly": "true",
+    "delta.columnMapping.mode": "name",
+    "delta.enableChangeDataFeed": "true",
+    "delta.setTransactionRetentionDuration": "interval 1 days",
+}
 READER = """
 import json, sys
 import pyarrow
@@ -59,7 +69,68 @@ def test_every_version_has_the_state_of_its_publication(
     moves = [walk.publish, walk.publish, walk.publish, walk.lose, walk.wake, walk.maintain, walk.rebuild]
     for _ in range(25):
         walk.chance.choices(moves, (4, 4, 4, 2, 2, 3, 1))[0]()
+        assert deletion_vectors or not any(f.vector for f in DeltaLog(walk.mirror.folder).newest().files.values())
     walk.check()
+
+
+@dataclass(frozen=True)
+class Overtaken(TargetFolder):
+    """A folder in which `rivals` act one by one, each before a put of an entry."""
+
+    rivals: list[Callable[[], object]] = field(default_factory=list)
+
+    def put(self, path: str, body: bytes) -> PutOutcome:
+        if path.startswith(LOG) and self.rivals:
+            self.rivals.pop(0)()
+        return super().put(path, body)
+
+
+def test_a_rival_with_the_same_publication_comes_first_to_the_log(walk: MirrorWalk) -> None:
+    step, difference, state = walk.change()
+    walk.state = state
+    folder = Overtaken(str(walk.path), [lambda: walk.done(walk.mirror.apply(step, difference))])
+    applied = replace(walk.mirror, folder=folder).apply(step, difference)
+    assert (applied.version, applied.bytes, walk.version) == (1, 0, 1)
+    walk.check()
+
+
+def test_a_later_publication_comes_first_to_the_log(walk: MirrorWalk) -> None:
+    step, difference, state = walk.change()
+
+    def overtake() -> None:
+        walk.state = state
+        walk.done(walk.mirror.apply(step, difference))
+        walk.publish()
+
+    applied = replace(walk.mirror, folder=Overtaken(str(walk.path), [overtake])).apply(step, difference)
+    assert (applied.version, applied.bytes, walk.version) == (2, 0, 2)
+    walk.check()
+
+
+def test_rows_that_move_while_an_entry_is_made_are_looked_up_again(walk: MirrorWalk) -> None:
+    walk.mirror.apply(_next(walk), _difference({("a", 3): 7}))
+    walk.number, walk.state = walk.number + 1, {**walk.state, ("a", 3): 7}
+    step, difference, state = walk.change()
+    compact = DeltaTable(str(walk.path)).optimize.compact
+    applied = replace(walk.mirror, folder=Overtaken(str(walk.path), [compact])).apply(step, difference)
+    walk.state = state
+    walk.done(applied)
+    assert applied.version == 3
+    walk.check()
+
+
+def test_a_rebuild_that_is_overtaken_by_maintenance_reads_the_state_once(walk: MirrorWalk) -> None:
+    walk.mirror.apply(_next(walk), _difference({("a", 3): 7}))
+    step, reads, rows = replace(_next(walk), number=3, lineage="new"), list[int](), to_rows(walk.state)
+
+    def tables() -> list[pa.Table]:
+        reads.append(1)
+        return [rows]
+
+    compact = DeltaTable(str(walk.path)).optimize.compact
+    applied = replace(walk.mirror, folder=Overtaken(str(walk.path), [compact])).replace(step, tables)
+    assert (applied.version, reads) == (3, [1])
+    assert read(walk.path, 3) == walk.state
 
 
 def test_a_one_key_change_marks_one_row(walk: MirrorWalk) -> None:
@@ -95,6 +166,69 @@ def test_a_change_of_rows_by_others_stops_publications_until_a_rebuild(walk: Mir
     walk.check()
 
 
+def test_a_commit_that_only_claims_to_move_rows_is_found_out(walk: MirrorWalk) -> None:
+    (path,) = DeltaLog(walk.mirror.folder).newest().files
+    remove = {"path": path, "deletionTimestamp": 1, "dataChange": False}
+    (walk.path / path_of(1)).write_text(json.dumps({"remove": remove}) + "\n")
+    with pytest.raises(TargetChangedError, match=r"MIRROR_CHANGED.*0 rows, and its newest publication left 20"):
+        walk.publish()
+
+
+def test_other_columns_are_found_out(walk: MirrorWalk) -> None:
+    DeltaTable(str(walk.path)).alter.add_columns([Field("more", PrimitiveType("integer"))])
+    with pytest.raises(TargetChangedError, match="its columns are others"):
+        walk.publish()
+
+
+def test_features_that_a_mirror_cannot_have_are_refused_by_a_rebuild_too(walk: MirrorWalk) -> None:
+    DeltaTable(str(walk.path)).alter.set_table_properties({"delta.appendOnly": "true"}, raise_if_not_exists=False)
+    _is_refused(walk, "has the table features appendOnly")
+
+
+@pytest.mark.parametrize(("name", "value"), list(SETTINGS.items()))
+def test_settings_that_a_mirror_cannot_have_are_refused_by_a_rebuild_too(
+    walk: MirrorWalk, name: str, value: str
+) -> None:
+    metadata = DeltaLog(walk.mirror.folder).newest().metadata
+    metadata["configuration"][name] = value
+    (walk.path / path_of(1)).write_text(json.dumps({"metaData": metadata}) + "\n")
+    _is_refused(walk, f"has the setting {name}")
+
+
+def test_a_gap_in_the_log_is_an_error(walk: MirrorWalk) -> None:
+    walk.publish()
+    walk.publish()
+    (walk.path / path_of(1)).unlink()
+    with pytest.raises(StoreError, match="commit 1 is missing"):
+        walk.publish()
+
+
+def test_a_publication_whose_entry_is_gone_is_a_change(walk: MirrorWalk) -> None:
+    walk.publish()
+    DeltaTable(str(walk.path)).create_checkpoint()
+    for version in (0, 1):
+        (walk.path / path_of(version)).unlink()
+    with pytest.raises(TargetChangedError, match="no longer in the log"):
+        walk.publish()
+
+
+def test_a_log_checkpoint_in_parts_is_read_once_all_are_there(walk: MirrorWalk) -> None:
+    walk.publish()
+    DeltaTable(str(walk.path)).create_checkpoint()
+    log, whole = DeltaLog(walk.mirror.folder), walk.path / f"{LOG}{1:020d}.checkpoint.parquet"
+    expected, rows = log.newest(), pq.read_table(whole)
+    whole.unlink()
+    for part, (start, stop) in enumerate(((0, 2), (2, rows.num_rows)), 1):
+        assert log.newest().files == expected.files, "by its commits"
+        pq.write_table(
+            rows.slice(start, stop - start), whole.with_name(f"{1:020d}.checkpoint.{part:010d}.{2:010d}.parquet")
+        )
+    for version in (0, 1):
+        (walk.path / path_of(version)).unlink()
+    found = log.newest()
+    assert (found.files, found.publications, found.lineage) == (expected.files, expected.publications, walk.lineage)
+
+
 def test_a_table_of_others_is_left_alone(tmp_path: Path) -> None:
     walk = MirrorWalk(tmp_path / "mirror", random.Random(1))
     write_deltalake(str(walk.path), pa.table({"x": [1]}))
@@ -128,6 +262,13 @@ def test_a_planted_publisher_without_the_fence_is_found(walk: MirrorWalk, monkey
     walk.states[walk.version] = walk.state
     with pytest.raises(AssertionError, match="version 3"):
         walk.check()
+
+
+def _is_refused(walk: MirrorWalk, why: str) -> None:
+    with pytest.raises(TargetChangedError, match=f"MIRROR_CHANGED.*{why}"):
+        walk.publish()
+    with pytest.raises(TargetChangedError, match=f"{why}.*which a mirror cannot have"):
+        walk.rebuild()
 
 
 def _next(walk: MirrorWalk) -> Step:

@@ -29,9 +29,9 @@ class VectorPlace:
     """Where a vector is: the `deletionVector` of an action of the log.
 
     Attributes:
-        storage: `u` = a file relative to the table, `i` = inline, `p` = an absolute path.
-        path: folder and encoded UUID of the file, the encoded bytes, or the path.
-        offset: of the vector in its file; None if it is inline.
+        storage: `u` = a file below the table, the only form that Tidemark writes and reads.
+        path: folder and encoded UUID of the file.
+        offset: of the vector in its file; None in other forms.
         size: bytes of the serialized vector.
         cardinality: number of deleted rows.
     """
@@ -68,7 +68,7 @@ class VectorPlace:
 
     @property
     def file(self) -> str | None:
-        """The path of its file relative to the table; None for a vector that is inline or at an absolute path."""
+        """The path of its file relative to the table; None for a vector in another form."""
         if self.storage != "u":
             return None
         folder, name = self.path[:-_UUID_LENGTH], UUID(bytes=_decode(self.path[-_UUID_LENGTH:]))
@@ -104,10 +104,8 @@ def read_vector(place: VectorPlace, read: Callable[[str], bytes]) -> BitMap64:
         read: returns the bytes of a file relative to the table.
 
     Raises:
-        StoreError: the vector is damaged, or at an absolute path.
+        StoreError: the vector is damaged, or not in a file below the table.
     """
-    if place.storage == "i":
-        return _parse(_decode(place.path)[: place.size], "inline")
     path = place.file
     if path is None or place.offset is None:
         raise _unreadable(place.path, "it is not below the table")
@@ -115,16 +113,9 @@ def read_vector(place: VectorPlace, read: Callable[[str], bytes]) -> BitMap64:
     data, end = raw[4 : 4 + place.size], 4 + place.size
     if raw[:4] != struct.pack(">I", place.size) or raw[end : end + 4] != struct.pack(">I", zlib.crc32(data)):
         raise _unreadable(path, "its checksum does not match")
-    return _parse(data, path)
-
-
-def _parse(data: bytes, where: str) -> BitMap64:
     if data[:4] != struct.pack("<I", _MAGIC):
-        raise _unreadable(where, "it does not begin with the magic number of a Roaring bitmap")
-    try:
-        return BitMap64.deserialize(data[4:])
-    except ValueError as error:
-        raise _unreadable(where, str(error)) from error
+        raise _unreadable(path, "it is not a Roaring bitmap in its portable form")
+    return BitMap64.deserialize(data[4:])
 
 
 def _unreadable(where: str, why: str) -> StoreError:

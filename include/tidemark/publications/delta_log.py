@@ -1,4 +1,4 @@
-"""The log of a published table: its newest version with deletion vectors, and what others have done to it.
+"""The log of a published table: its newest version with deletion vectors, and the changes that others have made.
 
 deltalake opens tables with deletion vectors, but returns no places of vectors, which an entry has to name to replace
 them. So this module replays the log: the newest Delta log checkpoint, and the commits behind it.
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import Schema
 
 from tidemark.errors import StoreError
 from tidemark.publications.deletion_vectors import VectorPlace
@@ -42,7 +42,7 @@ class MirrorFile:
     """A live data file.
 
     Attributes:
-        path: relative to the table.
+        path: relative to the table, percent-encoded as in the log.
         size: bytes.
         rows: all rows of the file, deleted ones included; None if the log does not say.
         vector: the place of its deletion vector; None = no row is deleted.
@@ -63,7 +63,7 @@ class MirrorFile:
 
 @dataclass(slots=True, kw_only=True)
 class TableState:
-    """The newest version of a table; version -1 = there is no table.
+    """A version of a table; version -1 = there is no table.
 
     Attributes:
         version: its number.
@@ -71,7 +71,7 @@ class TableState:
         publications: the newest number of each publication, by application id.
         metadata: the `metaData` action.
         protocol: the `protocol` action.
-        known: the oldest commit from which on all are there.
+        known: the oldest version from which on all commits are there.
     """
 
     version: int = -1
@@ -82,9 +82,9 @@ class TableState:
     known: int = 0
 
     @property
-    def schema(self) -> Any:
-        """The schema, as parsed JSON."""
-        return json.loads(self.metadata["schemaString"])
+    def schema(self) -> Schema:
+        """The schema."""
+        return Schema.from_json(self.metadata["schemaString"])
 
     @property
     def live_rows(self) -> int:
@@ -105,19 +105,31 @@ class TableState:
         """Applies one action of a commit or a Delta log checkpoint."""
         for kind, value in action.items():
             if kind == "add" and value:
-                self.files[unquote(value["path"])] = _file_of(value)
+                self.files[value["path"]] = _file_of(value)
             elif kind == "remove" and value:
-                path, gone = unquote(value["path"]), VectorPlace.of(value.get("deletionVector"))
-                found = self.files.get(path)
-                # The same file with another vector is another logical file: its addition may precede this action.
-                if found is not None and _id(found.vector) == _id(gone):
-                    del self.files[path]
+                found = self.files.get(value["path"])
+                # A file with another vector is another logical file: its addition may precede this action.
+                if found is not None and _id_of(found.vector) == _id_of(VectorPlace.of(value.get("deletionVector"))):
+                    del self.files[value["path"]]
             elif kind == "txn" and value:
                 self.publications[value["appId"]] = int(value["version"])
             elif kind == "metaData" and value:
                 self.metadata = dict(value)
             elif kind == "protocol" and value:
                 self.protocol = dict(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPublication:
+    """The entry of a publication.
+
+    Attributes:
+        version: of the table.
+        rows: live rows of that version.
+    """
+
+    version: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +148,7 @@ class DeltaLog:
         Raises:
             StoreError: the log has a gap, or a file of it cannot be read.
         """
-        return self.at(None)
-
-    def at(self, version: int | None) -> TableState:
-        """Replays the log up to a version; None = the newest one.
-
-        Raises:
-            StoreError: the log has a gap, or a file of it cannot be read.
-        """
         commits, checkpoints = self._list()
-        if version is not None:
-            commits = {v for v in commits if v <= version}
-            checkpoints = {v: paths for v, paths in checkpoints.items() if v <= version}
         base = max(checkpoints, default=-1)
         if not commits and base < 0:
             return TableState()
@@ -158,9 +159,7 @@ class DeltaLog:
         for number in range(base + 1, max(commits, default=base) + 1):
             if number not in commits:
                 raise unreadable(self.folder, f"commit {number} is missing")
-            actions = self.actions(number)
-            # An entry removes and adds the same file to give it another vector.
-            for action in sorted(actions, key=lambda a: "add" in a):
+            for action in self.actions(number):
                 state.apply(action)
             state.version = number
         while state.known - 1 in commits:
@@ -179,32 +178,42 @@ class DeltaLog:
         except ValueError as error:
             raise unreadable(self.folder, f"commit {version} is damaged ({error})") from error
 
-    def change_of_others(self, state: TableState, after: int) -> str | None:
-        """Describes the first foreign change behind the newest publication; None if rows were only moved.
+    def find_publication(self, state: TableState, application: str) -> "FoundPublication | None":
+        """Returns the entry of the newest publication with an application id; None if it is no longer in the log."""
+        number = state.publications.get(application, 0)
+        for version in range(state.version, state.known - 1, -1):
+            actions = {kind: value for action in self.actions(version) for kind, value in action.items()}
+            found = actions.get("txn")
+            if found and (found["appId"], int(found["version"])) == (application, number):
+                return FoundPublication(version=version, rows=int(actions["commitInfo"]["tidemark"]["rows"]))
+        return None
+
+    def change_of_others(self, state: TableState, since: "FoundPublication") -> str | None:
+        """Describes the first foreign change behind a publication; None if rows were only moved.
 
         `dataChange: false` is only a claim, so the number of live rows is compared as well.
 
         Args:
             state: the newest version.
-            after: the version that the newest publication made.
+            since: the publication.
         """
-        if state.known > after + 1:
-            return f"commits {after + 1} to {state.known - 1} are gone, so their changes are unknown"
-        for version in range(after + 1, state.version + 1):
+        for version in range(since.version + 1, state.version + 1):
             why = _change(self.actions(version))
             if why is not None:
                 return f"version {version} {why}"
+        if state.live_rows != since.rows:
+            return f"it has {state.live_rows} rows, and its newest publication left {since.rows}"
         return misfit(state)
 
     def _list(self) -> tuple[set[int], dict[int, list[str]]]:
-        commits, parts = set[int](), dict[int, list[tuple[str, int]]]()
+        """Returns the versions with a commit, and the files of each complete Delta log checkpoint by version."""
+        commits, parts = set[int](), dict[tuple[int, int], list[str]]()
         for path in self.folder.list(LOG):
             if (found := _COMMIT.fullmatch(path)) is not None:
                 commits.add(int(found[1]))
             elif (found := _CHECKPOINT.fullmatch(path)) is not None:
-                parts.setdefault(int(found[1]), []).append((path, int(found[3] or 1)))
-        whole = {at: sorted(p for p, _ in found) for at, found in parts.items() if len(found) >= found[0][1]}
-        return commits, {at: paths for at, paths in whole.items() if len(paths) == parts[at][0][1]}
+                parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(path)
+        return commits, {version: paths for (version, count), paths in parts.items() if len(paths) == count}
 
 
 def path_of(version: int) -> str:
@@ -242,7 +251,7 @@ def _change(actions: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _id(vector: VectorPlace | None) -> str | None:
+def _id_of(vector: VectorPlace | None) -> str | None:
     return None if vector is None else vector.id
 
 
@@ -250,7 +259,7 @@ def _file_of(added: Mapping[str, Any]) -> MirrorFile:
     stats = added.get("stats")
     rows = json.loads(stats).get("numRecords") if stats else None
     return MirrorFile(
-        path=unquote(added["path"]),
+        path=added["path"],
         size=int(added["size"]),
         rows=rows,
         vector=VectorPlace.of(added.get("deletionVector")),

@@ -8,12 +8,14 @@ from.
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
 from tidemark.errors import ConflictError, StoreError
@@ -23,7 +25,7 @@ from tidemark.publications.deletion_vectors import VectorPlace, read_vector, wri
 from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.readers.duckdb_session import open_query_runner
-from tidemark.tables.delta_tables import arrow_schema, parse_type
+from tidemark.tables.delta_tables import arrow_schema, plain_schema, shape
 
 ROWS_PER_FILE = 2_000_000
 """Rows of a file that a rebuild writes: 32 to 128 MiB for rows of ordinary width."""
@@ -80,7 +82,7 @@ class PublishedVersion:
     """The result of a publication.
 
     Attributes:
-        version: of the table.
+        version: of the table; if a later publication was there already, that of the newest.
         inserted: rows written for keys that are in the state.
         deleted: rows that were deleted or replaced.
         bytes: bytes written, the log included; 0 = another process had done it.
@@ -119,15 +121,7 @@ class DeltaMirrorTable:
         """The log of the table."""
         return DeltaLog(self.folder)
 
-    def progress(self) -> int:
-        """Returns the number of the newest publication in the table; 0 = none.
-
-        Raises:
-            StoreError: the log cannot be read.
-        """
-        return self.log.newest().publications.get(self.application, 0)
-
-    def apply(self, step: Step, difference: "Difference") -> PublishedVersion:
+    def apply(self, step: Step, difference: Difference) -> PublishedVersion:
         """Brings the table from the previous publication to this one.
 
         Args:
@@ -174,7 +168,8 @@ class DeltaMirrorTable:
         for _ in range(_TRIES):
             state = self.log.newest()
             if state.publications.get(self.application, 0) >= step.number:
-                return PublishedVersion(version=self._version_of(state, step.number))
+                found = self.log.find_publication(state, self.application)
+                return PublishedVersion(version=state.version if found is None else found.version)
             made = entry(state)
             version = state.version + 1
             body = "".join(f"{json.dumps(action)}\n" for action in made.actions).encode()
@@ -191,30 +186,21 @@ class DeltaMirrorTable:
             next="the next publication continues; run maintenance of the table less often.",
         )
 
-    def _version_of(self, state: TableState, number: int) -> int:
-        """The version that a publication made; -1 if its entry is gone."""
-        for version in range(state.version, state.known - 1, -1):
-            for action in self.log.actions(version):
-                found = action.get("txn")
-                if found and found["appId"] == self.application and int(found["version"]) == number:
-                    return version
-        return -1
-
     def _checkpoint_log(self, version: int) -> None:
         if version and version % _LOG_CHECKPOINTS == 0:
-            self.folder.table().create_checkpoint()
+            # It only saves readers work, and the version is there: the next one is written ten versions later.
+            with suppress(DeltaError, OSError, StoreError):
+                self.folder.table().create_checkpoint()
 
     def _refuse_changed(self, state: TableState, step: Step) -> None:
-        found = state.publications.get(self.application, 0)
-        if (found, state.lineage) != (step.previous, step.lineage):
-            raise self._changed(f"it has publication {found} of another rebuild or another number")
-        at = self._version_of(state, found)
-        why = "its newest publication is no longer in the log" if at < 0 else self.log.change_of_others(state, at)
-        if why is None and at < state.version and self.log.at(at).live_rows != state.live_rows:
-            why = "the number of its rows is another"
-        if why is None and [(f["name"], _bare(f["type"])) for f in state.schema["fields"]] != [
-            (f["name"], _bare(f["type"])) for f in self._schema["fields"]
-        ]:
+        number = state.publications.get(self.application, 0)
+        if (number, state.lineage) != (step.previous, step.lineage):
+            raise self._changed(f"it has publication {number} of another rebuild or another number")
+        found = self.log.find_publication(state, self.application)
+        if found is None:
+            raise self._changed("the entry of its newest publication is no longer in the log")
+        why = self.log.change_of_others(state, found)
+        if why is None and shape(state.schema) != shape(plain_schema(self.columns)):
             why = "its columns are others"
         if why is not None:
             raise self._changed(why)
@@ -226,22 +212,17 @@ class DeltaMirrorTable:
             next="undo their change by a rebuild, which replaces all rows of the table.",
         )
 
-    @property
-    def _schema(self) -> dict[str, Any]:
-        fields = [
-            {"name": name, "type": parse_type(sql), "nullable": True, "metadata": {}} for name, sql in self.columns
-        ]
-        return {"type": "struct", "fields": fields}
-
     def _replacement(self, state: TableState, step: Step, written: "Sequence[_Written]") -> "_Entry":
         now = self.now_ms()
         entry = _Entry(inserted=sum(w.rows for w in written), bytes=sum(w.size for w in written))
-        entry.actions.append(self._info(step, "WRITE", now))
-        entry.actions.append(self._transaction(step, now))
-        if state.version < 0 or misfit(state) is None:
-            entry.actions.append({"protocol": self._protocol(state)})
-        else:
-            raise self._changed(misfit(state) or "")
+        if state.version >= 0 and (why := misfit(state)) is not None:
+            raise TargetChangedError(
+                f"the table {self.folder} {why}, which a mirror cannot have",
+                safe="the table was left alone; every checkpoint is intact.",
+                next="name another path in the pipeline file, or remove that table.",
+            )
+        entry.actions += [self._info(step, "WRITE", entry.inserted, now), self._transaction(step, now)]
+        entry.actions.append({"protocol": self._protocol(state)})
         entry.actions.append({"metaData": self._metadata(state, step, now)})
         for file in state.files.values():
             entry.deleted += (file.rows or 0) - file.deleted
@@ -264,7 +245,7 @@ class DeltaMirrorTable:
         return {
             "id": state.metadata.get("id") or str(self.make_id()),
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(self._schema),
+            "schemaString": plain_schema(self.columns).to_json(),
             "partitionColumns": [],
             "configuration": settings,
             "createdTime": state.metadata.get("createdTime") or now,
@@ -294,7 +275,8 @@ class DeltaMirrorTable:
             self.folder.put(path, body)
             entry.bytes += len(body)
         entry.bytes += sum(w.size for w in written)
-        entry.actions += [self._info(step, "MERGE", now), self._transaction(step, now)]
+        rows = state.live_rows - entry.deleted + entry.inserted
+        entry.actions += [self._info(step, "MERGE", rows, now), self._transaction(step, now)]
         for path in (*plan.emptied, *plan.rewritten, *plan.marked):
             entry.actions.append(_removal(state.files[path], now))
         entry.actions += [_marking(state.files[path], places[path], now) for path in plan.marked]
@@ -379,7 +361,7 @@ class DeltaMirrorTable:
             made.append(_Written(path=path, size=len(body), rows=table.num_rows))
         return made
 
-    def _info(self, step: Step, operation: str, now: int) -> dict[str, Any]:
+    def _info(self, step: Step, operation: str, rows: int, now: int) -> dict[str, Any]:
         return {
             "commitInfo": {
                 "timestamp": now,
@@ -392,6 +374,7 @@ class DeltaMirrorTable:
                     "number": step.number,
                     "checkpoint": step.checkpoint,
                     "timeline": step.timeline,
+                    "rows": rows,
                 },
             }
         }
@@ -437,15 +420,6 @@ class _FilePlan:
         more = [path for path in paths if path not in self.emptied and path not in self.rewritten]
         self.rewritten += more
         self.marked = [path for path in self.marked if path not in more]
-
-
-def _bare(of: Any) -> Any:
-    """A type of Delta's JSON without nullability and metadata."""
-    if not isinstance(of, dict):
-        return of
-    if of["type"] == "struct":
-        return [(f["name"], _bare(f["type"])) for f in of["fields"]]
-    return [(name, _bare(of[name])) for name in ("type", "elementType", "keyType", "valueType") if name in of]
 
 
 def _in_files(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

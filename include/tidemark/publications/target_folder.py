@@ -1,16 +1,18 @@
 """The folder of a published table, on a disk or in a bucket: the few operations that its writer needs."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from tidemark.errors import StoreError
 from tidemark.ports import PutOutcome, UncertainPut
-from tidemark.storage.local_store import LocalStore, Root, WarehousePath, join_path, storage_options
+from tidemark.storage.local_store import LocalStore, Root, join_path
+from tidemark.tables.delta_reader import open_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +78,15 @@ class TargetFolder:
             return LocalStore(Path(self.root)).list(below)
         return [path for path, _ in self.root.list_sizes(below)]
 
-    def remove(self, paths: Iterable[str]) -> None:
-        """Removes files; missing ones are not an error.
-
-        Raises:
-            StoreError: one could not be removed.
-        """
-        for path in paths:
-            if isinstance(self.root, str):
-                Path(self.root, path).unlink(missing_ok=True)
-            else:
-                self.root.remove(path)
-
     def open(self, path: str) -> Any:  # noqa: ANN401
-        """Opens a file for reading at any offset."""
-        at = join_path(self.root, path)
+        """Opens a file, by its path in the log, for reading at any offset."""
+        at = join_path(self.root, unquote(path))
         return at.open("rb") if isinstance(at, Path) else io.BufferedReader(at.open_seekable())
 
     def table(self) -> DeltaTable:
-        """Opens the newest version with deltalake."""
-        at: WarehousePath = Path(self.root) if isinstance(self.root, str) else self.root.at()
-        return DeltaTable(str(at), storage_options=storage_options(at))
+        """Opens the newest version with deltalake.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return open_table(Path(self.root) if isinstance(self.root, str) else self.root.at(), None)

@@ -43,8 +43,13 @@ _TOKEN = re.compile(r"DECIMAL\(\d+,\d+\)|[A-Z]+|`[A-Za-z0-9_]+`|[<>:,]")
 
 
 def delta_schema(columns: Sequence[tuple[str, str]]) -> Schema:
-    """Returns the Delta schema of (column, SQL type) pairs and the partition columns; every field is nullable."""
-    fields = [_field(name, parse_type(sql)) for name, sql in (*columns, *PARTITION_COLUMNS)]
+    """Returns the Delta schema of (column, SQL type) pairs and the partition columns; see `plain_schema`."""
+    return plain_schema((*columns, *PARTITION_COLUMNS))
+
+
+def plain_schema(columns: Sequence[tuple[str, str]]) -> Schema:
+    """Returns the Delta schema of (column, SQL type) pairs; every field is nullable."""
+    fields = [_field(name, parse_type(sql)) for name, sql in columns]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
