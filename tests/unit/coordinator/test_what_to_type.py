@@ -11,7 +11,7 @@ import pytest
 from tests.support.bank import ASK, BankPipeline
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
-from tidemark.coordinator.plans.replay_ranges import ReplayProgress, list_remaining
+from tidemark.coordinator.plans.replay_ranges import ReplayProgress, remaining
 from tidemark.coordinator.records.states import Refused
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import Stopping
@@ -74,7 +74,7 @@ def fenced(bank: BankPipeline) -> None:
 
 def repeat_another_line(bank: BankPipeline) -> None:
     bank.recovery.fork(RestoreRequest(checkpoint=2).find_restore_point(bank.coordinator), "later")
-    list_remaining(bank.coordinator.timelines, ReplayProgress.of(bank.coordinator.head("later")), 1)
+    remaining(bank.coordinator.timelines, ReplayProgress.of(bank.coordinator.head("later")), 1)
 
 
 CASES: list[tuple[Callable[[BankPipeline], object], str]] = [

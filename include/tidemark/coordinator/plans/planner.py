@@ -12,8 +12,8 @@ from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ran
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
-    list_remaining,
     recorded_ranges,
+    remaining,
     steps,
 )
 from tidemark.coordinator.plans.runs import Runs
@@ -244,10 +244,11 @@ class Planner:
         if request.replay_to is None:
             return self._too_early(pipeline, request, head) or self._read_new(pipeline, request, head, parent, free)
         timelines = Timelines(self.objects)
-        left = list_remaining(timelines, ReplayProgress.of(head), request.replay_to)
-        if not left:
+        left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
+        step = next(steps(pipeline, left, request.max_records), None)
+        if step is None:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
-        return self._read_recorded(pipeline, request, parent, steps(pipeline, left, request.max_records)[0])
+        return self._read_recorded(pipeline, request, parent, step)
 
     def _read_new(
         self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent, free: NothingOpen

@@ -4,7 +4,8 @@ The plan of a repetition takes ranges, logical time and watermark from the recor
 state however much later it is made. A larger step repeats several recorded checkpoints at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemark.coordinator.plans.inputs import Parent
@@ -18,10 +19,10 @@ from tidemark.coordinator.plans.ranges import (
 )
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.declare.pipeline import KafkaSource, Pipeline
-from tidemark.errors import ConflictError, DataLostError, UsageError
+from tidemark.errors import ConflictError, DataLostError, ReleasedError, UsageError
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.plan import CheckpointPlan, Gap, Interval
+from tidemark.model.checkpoint.plan import CheckpointPlan, Gap, Interval, Slot
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import BarrierOffsets, OffsetRange, OffsetRanges, TopicPartition
 from tidemark.ports import Log, PartitionLog
@@ -108,8 +109,11 @@ class ReplayProgress:
         return cls(timeline=timeline, id=begins.id, ends=plan.ranges.ends, logical_time_ms=plan.logical_time_ms)
 
 
-def list_remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list[CheckpointPlan]:
+def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> Iterator[CheckpointPlan]:
     """The recorded plans that remain to be repeated, oldest first.
+
+    On the timeline of `to` they are read one by one, so that the next step of a long repetition costs no more than that
+    of a short one.
 
     Args:
         timelines: of the pipeline.
@@ -120,19 +124,29 @@ def list_remaining(timelines: Timelines, place: ReplayProgress, to: int) -> list
         NotFoundError: no such checkpoint.
         ConflictError: the place is not an ancestor of `to`.
     """
-    last, line = timelines.checkpoint(to), list[Checkpoint]()
+    last = timelines.checkpoint(to)
+    with suppress(ReleasedError):
+        done = timelines.find(place.id)
+        if done is not None and done.plan.slot.timeline == last.plan.slot.timeline and done.id <= last.id:
+            return _between(timelines, done.plan.slot, last.plan.slot)
+    line = list[Checkpoint]()
     for found in timelines.ancestry(last):
         if found.id == place.id:
-            return [c.plan for c in reversed(line)]
+            return (c.plan for c in reversed(line))
         line.append(found)
     at = next((n for n, found in enumerate(line) if _is_there(found, place)), None)
     if at is not None:
-        return [c.plan for c in reversed(line[:at])]
+        return (c.plan for c in reversed(line[:at]))
     stands = f"timeline {place.timeline} is at chk-{place.id}, which is not an ancestor of chk-{to}"
     raise ConflictError(
         stands if place.timeline else f"chk-{place.id} is not an ancestor of chk-{to}",
         next=f"tidemark checkpoint list {last.plan.pipeline}    (lists checkpoints; fork from an ancestor of it).",
     )
+
+
+def _between(timelines: Timelines, after: Slot, last: Slot) -> Iterator[CheckpointPlan]:
+    entries = (timelines.entry(last.timeline, n) for n in range(after.sequence + 1, last.sequence + 1))
+    return (found.plan for found in entries if isinstance(found, Checkpoint))
 
 
 def refuse_end(to: int | None) -> None:
@@ -148,7 +162,7 @@ def refuse_end(to: int | None) -> None:
         )
 
 
-def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: int | None) -> list[RecordedStep]:
+def steps(pipeline: Pipeline, recorded: Iterable[CheckpointPlan], max_records: int | None) -> Iterator[RecordedStep]:
     """Groups recorded plans into the steps of a repetition: one plan each, or as many as `max_records` allows.
 
     A step ends before a checkpoint that changed a broadcast state or had lost records, because the records before such
@@ -164,13 +178,14 @@ def steps(pipeline: Pipeline, recorded: Sequence[CheckpointPlan], max_records: i
     """
     if max_records is not None and max_records < 1:
         raise UsageError(f"max_records={max_records}", next="give at least 1 record.")
-    made: list[list[CheckpointPlan]] = []
+    step: list[CheckpointPlan] = []
     for plan in recorded:
-        if made and max_records is not None and _joins(pipeline, made[-1], plan, max_records):
-            made[-1].append(plan)
-        else:
-            made.append([plan])
-    return [RecordedStep(plans=tuple(plans)) for plans in made]
+        if step and (max_records is None or not _joins(pipeline, step, plan, max_records)):
+            yield RecordedStep(plans=tuple(step))
+            step = []
+        step.append(plan)
+    if step:
+        yield RecordedStep(plans=tuple(step))
 
 
 def recorded_ranges(pipeline: Pipeline, step: RecordedStep, parent: Parent, log: Log) -> PlannedRanges:

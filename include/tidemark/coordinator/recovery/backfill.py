@@ -15,9 +15,9 @@ from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Execute, list_
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
-    list_remaining,
     refuse_end,
     refuse_lost,
+    remaining,
     steps,
     whole,
 )
@@ -158,15 +158,15 @@ class Backfill:
         # A draft of the fork: this checks the declaration and the files of the state.
         self._recovery.genesis(self.restore_point)
         place = ReplayProgress.at(self.restore_point.checkpoint, self.fork) if head is None else ReplayProgress.of(head)
-        recorded = list_remaining(self.coordinator.timelines, place, to)
+        recorded = list(remaining(self.coordinator.timelines, place, to))
         refuse_lost(self.pipeline, whole(self.pipeline, recorded), recorded, self.coordinator.log)
-        left = steps(self.pipeline, recorded, self.request.max_records)
+        left = tuple(steps(self.pipeline, recorded, self.request.max_records))
         return Outlook(
             fork=self.fork,
             begins=begins,
             to=to,
             done=done,
-            left=tuple(left),
+            left=left,
             exists=head is not None,
             unsent=self._unsent(),
         )
@@ -334,7 +334,7 @@ def recorded_since(coordinator: CheckpointCoordinator, begins: Checkpoint) -> li
     Raises:
         ConflictError: the checkpoint is no ancestor of the live head.
     """
-    return list_remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins))
+    return list(remaining(coordinator.timelines, ReplayProgress.at(begins), _live_id(coordinator, begins)))
 
 
 def _live_id(coordinator: CheckpointCoordinator, begins: Checkpoint) -> int:
