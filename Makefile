@@ -66,6 +66,13 @@ test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the th
 	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m tests.side_by_side --more
 
+.PHONY: test-random
+test-random: setup ## Run the random tests with several times the cases of `make test` and `make test-more`
+	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=20000 TIDEMARK_TEST_RACES=10000 \
+		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=200 \
+		TIDEMARK_TEST_DELIVERY_WALKS=600 TIDEMARK_TEST_CRASH_STATES=10000 \
+		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/retention tests/simulation
+
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not kafka and not spark and not airflow and not slow and not e2e"

@@ -25,11 +25,12 @@ BROKER = "kafka and not (spark or ports or e2e)"
 SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
-WALKS = ["tests/contract", "tests/copies", "tests/property", "tests/publications"]
+WALKS = ["tests/contract", "tests/property", "tests/publications"]
 """These take about half of the time that the computing tests need."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
     [
+        "tests/s3/test_demo.py",
         "tests/engine/test_cluster.py",
         "tests/engine/test_rescaling.py",
         "tests/perf/test_large_state.py",
@@ -37,10 +38,10 @@ LONG_WITH_SERVICES = (
     ],
 )
 LONG = (
-    ["tests/power_loss", "tests/simulation", "tests/deliveries"],
+    ["tests/power_loss", "tests/simulation", "tests/deliveries", "tests/copies"],
     ["tests/retention", "tests/airflow/test_long_backfill.py"],
 )
-"""Tests that try thousands of crash states and schedules."""
+"""Tests that try hundreds of crash states and thousands of schedules, and that copy warehouses between stores."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
@@ -91,7 +92,7 @@ def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
     if more:
         watched, beside = LONG_WITH_SERVICES
         long = [[[*nice, *given, *folders]] for folders in LONG]
-        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *long]
+        return [[[*COMMAND, *given, *watched, *_without(beside)]], [[*BESIDE, *given, *beside]], *long]
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*nice, "-m", COMPUTING, *given]
     return [

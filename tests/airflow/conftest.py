@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -48,9 +50,31 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from airflow.utils.db import initdb
 
     initdb()
-    yield home
+    with _synchronised_once():
+        yield home
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def _synchronised_once() -> Iterator[None]:
+    """Once is enough: `DAG.test` writes all DAGs of the folder to the database, run after run, and none has changed."""
+    from airflow.dag_processing import dagbag
+
+    last, write = dict[str, object](), dagbag.sync_bag_to_db
+
+    def synchronise(bag: Any, name: str, *rest: Any, **more: Any) -> None:
+        files = {(dag_id, dag.fileloc, Path(dag.fileloc).stat().st_mtime_ns) for dag_id, dag in bag.dags.items()}
+        told = {
+            (k, v) for k, v in os.environ.items() if k.startswith(("TIDEMARK_", "AIRFLOW_")) and k != "TIDEMARK_HOME"
+        }
+        found = (bag.dag_folder, files, told)
+        if last.get(name) != found:
+            write(bag, name, *rest, **more)
+            last[name] = found
+
+    with mock.patch.object(dagbag, "sync_bag_to_db", synchronise):
+        yield
 
 
 @pytest.fixture(scope="package")

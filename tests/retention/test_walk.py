@@ -12,8 +12,8 @@ from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
 ON_DISK = range(int(os.environ.get("TIDEMARK_TEST_DISK_WALKS", "4")))
-SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
-CHUNKS = 10
+SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "60"))
+CHUNKS = 5
 
 
 def walked(retained: RetentionPipeline, seed: int, steps: int, *, erases: bool = False) -> RetentionWalk:
