@@ -71,7 +71,7 @@ test-random: setup ## Run the random tests with several times the cases of `make
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=20000 TIDEMARK_TEST_RACES=10000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=200 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 TIDEMARK_TEST_CRASH_STATES=10000 \
-		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/retention tests/simulation
+		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/publications tests/retention tests/simulation
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no service

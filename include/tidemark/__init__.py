@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
+    from tidemark.declare.publications import DeltaMirror
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Broadcast",
     "ConsoleSink",
+    "DeltaMirror",
     "DeltaSink",
     "DeltaTable",
     "Fold",
@@ -42,6 +44,7 @@ __all__ = [
 _HOMES = {
     "Broadcast": "tidemark.declare.sources",
     "ConsoleSink": "tidemark.sinks.console",
+    "DeltaMirror": "tidemark.declare.publications",
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",
     "Fold": "tidemark.declare.operators",

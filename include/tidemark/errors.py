@@ -114,6 +114,10 @@ class ConflictError(TidemarkError):
     code = 4
 
 
+class TargetChangedError(ConflictError):
+    """Others have changed the rows of a published target, so no difference fits it; a rebuild replaces them."""
+
+
 class BusyError(ConflictError):
     """Another process currently holds the timeline."""
 

@@ -10,7 +10,10 @@ from uuid import UUID
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tidemark.publications.delta_mirror import DeltaMirrorTable, Difference, PublishedVersion, Step, TargetChangedError
+from tidemark.errors import TargetChangedError
+from tidemark.model.retention.publication_records import Replaceable
+from tidemark.ports.publishing import Difference, Step
+from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.tables.delta_tables import arrow_schema
 
@@ -53,11 +56,11 @@ class MirrorWalk:
             deletion_vectors=self.deletion_vectors,
         )
 
-    def rebuild(self) -> None:
+    def rebuild(self, replaces: Replaceable = Replaceable.UNTOUCHED) -> None:
         """Publishes the whole state."""
-        self.lineage = f"lineage-{next(self._numbers)}"
-        step, rows = self._step(self.number + 1, 0), to_rows(self.state)
-        applied = self.mirror.replace(step, lambda: [rows.slice(0, 3), rows.slice(3)])
+        before, self.lineage = self.lineage, f"lineage-{next(self._numbers)}"
+        step, rows = self._step(self.number + 1, self.number, before), to_rows(self.state)
+        applied = self.mirror.replace(step, lambda: [rows.slice(0, 3), rows.slice(3)], replaces)
         self.done(applied)
 
     def publish(self) -> None:
@@ -124,8 +127,15 @@ class MirrorWalk:
         for version, state in self.states.items():
             assert read(self.path, version) == state, f"version {version}"
 
-    def _step(self, number: int, previous: int) -> Step:
-        return Step(number=number, previous=previous, lineage=self.lineage, checkpoint=100 + number, timeline="t1")
+    def _step(self, number: int, previous: int, lineage: str | None = None) -> Step:
+        return Step(
+            number=number,
+            previous=previous,
+            lineage=self.lineage,
+            previous_lineage=self.lineage if lineage is None else lineage,
+            checkpoint=100 + number,
+            timeline="t1",
+        )
 
     def done(self, applied: PublishedVersion) -> None:
         """Records a publication of the current state."""

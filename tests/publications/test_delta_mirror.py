@@ -18,11 +18,13 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from tests.publications.mirror_walk import COLUMNS, KEYS, MirrorWalk, read, to_keys, to_rows
-from tidemark.errors import StoreError
+from tidemark.errors import StoreError, TargetChangedError
+from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
+from tidemark.ports.publishing import Difference, Step
 from tidemark.publications import delta_mirror
 from tidemark.publications.delta_log import LOG, DeltaLog, path_of
-from tidemark.publications.delta_mirror import DeltaMirrorTable, Difference, Step, TargetChangedError
+from tidemark.publications.delta_mirror import DeltaMirrorTable
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.storage.s3_folder import S3Folder
 
@@ -121,7 +123,7 @@ def test_rows_that_move_while_an_entry_is_made_are_looked_up_again(walk: MirrorW
 
 def test_a_rebuild_that_is_overtaken_by_maintenance_reads_the_state_once(walk: MirrorWalk) -> None:
     walk.mirror.apply(_next(walk), _difference({("a", 3): 7}))
-    step, reads, rows = replace(_next(walk), number=3, lineage="new"), list[int](), to_rows(walk.state)
+    step, reads, rows = replace(_next(walk), number=3, previous=2, lineage="new"), list[int](), to_rows(walk.state)
 
     def tables() -> list[pa.Table]:
         reads.append(1)
@@ -160,8 +162,10 @@ def test_a_change_of_rows_by_others_stops_publications_until_a_rebuild(walk: Mir
     for _ in range(2):
         with pytest.raises(TargetChangedError, match=r"MIRROR_CHANGED.*changed rows") as caught:
             walk.mirror.apply(_next(walk), _difference({("a", 1): 7}))
-        assert "rebuild" in caught.value.next
-    walk.rebuild()
+        assert caught.value.next.startswith("tidemark publication rebuild bank balances ")
+    with pytest.raises(TargetChangedError, match="MIRROR_CHANGED"):
+        walk.rebuild()
+    walk.rebuild(Replaceable.OWN)
     walk.publish()
     walk.check()
 
@@ -233,8 +237,23 @@ def test_a_table_of_others_is_left_alone(tmp_path: Path) -> None:
     walk = MirrorWalk(tmp_path / "mirror", random.Random(1))
     write_deltalake(str(walk.path), pa.table({"x": [1]}))
     with pytest.raises(TargetChangedError, match="that this publication has not made"):
-        walk.rebuild()
+        walk.rebuild(Replaceable.OWN)
     assert DeltaTable(str(walk.path)).version() == 0
+    walk.states.clear()
+    walk.rebuild(Replaceable.ANY)
+    walk.publish()
+    walk.check()
+
+
+def test_the_end_of_a_publication_fences_its_earlier_steps_and_leaves_the_rows(walk: MirrorWalk) -> None:
+    step, difference, _ = walk.change()
+    rows = DeltaLog(walk.mirror.folder).newest().files
+    made = walk.mirror.drop(replace(step, number=2))
+    assert made is not None and made.version == walk.version == 1
+    assert walk.mirror.apply(step, difference).bytes == 0
+    found = DeltaLog(walk.mirror.folder).newest()
+    assert (found.version, found.files) == (1, rows)
+    assert MirrorWalk(walk.path.with_name("none"), walk.chance).mirror.drop(step) is None
 
 
 def test_a_restored_table_is_found_out(walk: MirrorWalk) -> None:
@@ -245,7 +264,9 @@ def test_a_restored_table_is_found_out(walk: MirrorWalk) -> None:
 
 
 def test_a_warehouse_from_a_backup_does_not_continue_another_lineage(walk: MirrorWalk) -> None:
-    theirs = Step(number=2, previous=1, lineage="of a backup", checkpoint=9, timeline="t1")
+    theirs = Step(
+        number=2, previous=1, lineage="of a backup", previous_lineage="of a backup", checkpoint=9, timeline="t1"
+    )
     with pytest.raises(TargetChangedError, match="MIRROR_CHANGED"):
         walk.mirror.apply(theirs, _difference({("a", 1): 7}))
 
@@ -268,12 +289,19 @@ def _is_refused(walk: MirrorWalk, why: str) -> None:
     with pytest.raises(TargetChangedError, match=f"MIRROR_CHANGED.*{why}"):
         walk.publish()
     with pytest.raises(TargetChangedError, match=f"{why}.*which a mirror cannot have"):
-        walk.rebuild()
+        walk.rebuild(Replaceable.OWN)
 
 
 def _next(walk: MirrorWalk) -> Step:
     number = walk.number
-    return Step(number=number + 1, previous=number, lineage=walk.lineage, checkpoint=number, timeline="t1")
+    return Step(
+        number=number + 1,
+        previous=number,
+        lineage=walk.lineage,
+        previous_lineage=walk.lineage,
+        checkpoint=number,
+        timeline="t1",
+    )
 
 
 def _difference(upserts: dict[tuple[str, int], int]) -> Difference:
@@ -297,9 +325,9 @@ def test_a_mirror_in_a_bucket(folder: S3Folder) -> None:
         make_id=uuid4,
     )
     state = {("a", n): n for n in range(30)}
-    first = Step(number=1, previous=0, lineage="x", checkpoint=1, timeline="t1")
+    first = Step(number=1, previous=0, lineage="x", previous_lineage="", checkpoint=1, timeline="t1")
     assert mirror.replace(first, lambda: [to_rows(state)]).version == 0
-    second, difference = replace(first, number=2, previous=1), _difference({("a", 3): 7})
+    second, difference = replace(first, number=2, previous=1, previous_lineage="x"), _difference({("a", 3): 7})
     assert mirror.apply(second, difference).version == 1
     assert mirror.apply(second, difference).version == 1, "done before"
     for n in range(3, 12):  # beyond a Delta log checkpoint

@@ -29,6 +29,7 @@ STANDS_ON: dict[str, str] = {
     "coordinator.checkpoints": "coordinator.plans",
     "coordinator.recovery": "coordinator.checkpoints",
     "coordinator.retention": "coordinator.recovery",
+    "coordinator.publications": "coordinator.checkpoints",
     # Adapters to the outside world, independent of the coordinator; most are independent of each other.
     "engine": "ports processing model.state",
     "kafka": "ports",
@@ -47,7 +48,7 @@ STANDS_ON: dict[str, str] = {
     "environment": "settings storage telemetry",
     "context": "coordinator.checkpoints engine kafka tables environment",
     "glance": "context",
-    "operations": "answers glance coordinator.retention transfer",
+    "operations": "answers glance coordinator.retention coordinator.publications transfer publications",
     "reading": "operations",
     "api": "operations extras",
     "web": "operations",

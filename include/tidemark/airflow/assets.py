@@ -101,6 +101,11 @@ def retention_asset(pipeline: Pipeline) -> Asset:
     return _own(pipeline.name, "retention")
 
 
+def publication_asset(pipeline: Pipeline, name: str) -> Asset:
+    """The asset with an event for each step of a publication: the checkpoint that its target has."""
+    return _own(pipeline.name, "publication", name)
+
+
 def late_asset(pipeline: Pipeline) -> Asset:
     """The asset with an event each time `watch_dag` finds the pipeline late, with age and deadline."""
     return _own(pipeline.name, "late")

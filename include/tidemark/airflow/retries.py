@@ -24,6 +24,7 @@ from tidemark.errors import (
     NotFoundError,
     RecordRefusedError,
     StoppedError,
+    TargetChangedError,
     TidemarkError,
     UsageError,
 )
@@ -38,7 +39,7 @@ STRATEGIES: dict[str, RestartStrategy] = {
 """Flink's four restart strategies, with Flink's defaults."""
 
 BUSY_DELAY = timedelta(seconds=10)
-HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError, RecordRefusedError)
+HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError, RecordRefusedError, TargetChangedError)
 """Errors that a retry would meet again, whether or not there is a plan to abort."""
 
 

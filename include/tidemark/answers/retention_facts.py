@@ -205,6 +205,7 @@ class ErasureFacts:
         dead_letters, sinks: rows that mention the key and stay, per table.
         sinks_to_search, lists, exports: places that were not searched.
         topics: per topic and partition the offset that was read up to.
+        publications: per publication its target, whose next step erases the key.
         chained: the same for downstream operators with the same key columns.
         chained_in_part, chained_by_other_keys: downstream operators with other key columns.
         chained_unknown: no file declares the pipeline, so its downstream operators are unknown.
@@ -226,6 +227,7 @@ class ErasureFacts:
     topics: Mapping[str, Mapping[str, int]]
     exports: Sequence[str]
     lists: Sequence[str]
+    publications: Mapping[str, str]
     chained: "Sequence[ErasureFacts]"
     chained_in_part: Mapping[str, PartOfKey]
     chained_by_other_keys: Mapping[str, Sequence[str]]

@@ -59,6 +59,9 @@ def erase(
     reports = (report, *report.chained)
     for each in reports:
         _show(each)
+        for name, place in each.residue.publications.items():
+            note(f"not erased yet: {place}, whose older versions hold the key until its clean-up")
+            note(f"Next: tidemark publication run {pipeline} {name}")
     _show_behind(pipeline, report)
     if not execute and any(each.found.files for each in reports):
         keys = " ".join(f"--key {shlex.quote(text)}" for text in key)

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "bootstrap": ("bootstrap",),
     "state": ("state",),
     "sink": ("sink",),
+    "publication": ("publication",),
     "doctor": ("doctor",),
 }
 """The modules of Tidemark's own commands, in the order of `--help`, and the first words that each one takes."""

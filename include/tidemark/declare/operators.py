@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
+from tidemark.declare.publications import Publication, named
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
@@ -209,6 +210,7 @@ class Fold:
         join: for the uid of each broadcast state to join, the record field or fields that hold its key. The joined row
             becomes a field of the record: `key_by` and state fields may use `<uid>.<field>`, which is null if no row
             has the key. Every record of a checkpoint sees the version at its barrier, as in a `Process`.
+        publish: where its current state is published, as in `[DeltaMirror("/lake/aircraft")]`.
         was: the previous uid of a renamed operator: its state is carried over.
     """
 
@@ -218,6 +220,7 @@ class Fold:
     input: str | None = field(default=None, kw_only=True)
     deletes: bool = field(default=False, kw_only=True)
     join: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True, hash=False)
+    publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -296,6 +299,7 @@ class Process:
             nothing.
         max_state_bytes: a key with more state is a `StateOverflowError` that names the key.
         operator_state: a `state.Operator` class with lists per parallel task; None = there are none.
+        publish: as in `Fold`.
         was: as in `Fold`.
     """
 
@@ -310,6 +314,7 @@ class Process:
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
     max_state_bytes: int = field(default=16 * 2**20, kw_only=True)
     operator_state: type[OperatorLists] | None = field(default=None, kw_only=True)
+    publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -381,6 +386,7 @@ def _check(operator: Operator) -> None:
             f"{operator.uid}: key_by={operator.key_by!r}", next="name one record field or several different ones."
         )
     object.__setattr__(operator, "key_by", keys)
+    object.__setattr__(operator, "publish", named(operator.uid, operator.publish))
 
 
 def _check_lists(operator: Process) -> None:

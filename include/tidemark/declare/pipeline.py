@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from tidemark.declare.operators import Fold, Operator, Process, joined_record
+from tidemark.declare.publications import Publication
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
@@ -339,6 +340,11 @@ class Pipeline:
             waiting = [o for o in waiting if o not in ready]
         return tuple(done)
 
+    @property
+    def publications(self) -> tuple[tuple[str, Publication], ...]:
+        """The declared publications, each with the uid of its operator."""
+        return tuple((o.uid, publication) for o in self.operators for publication in o.publish)
+
     def operator(self, uid: str) -> Operator:
         """Returns the operator with a uid.
 
@@ -376,7 +382,14 @@ class Pipeline:
             raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold or Process.")
         uids = [o.uid for o in (*self.broadcast, *self.operators)]
         sinks = [o.sink.name for o in self.operators if isinstance(o, Process) and o.sink is not None]
-        for what, names in (("operators share the uid", uids), ("sinks share the name", sinks)):
+        publications = [p for _, p in self.publications]
+        shared = {
+            "operators share the uid": uids,
+            "sinks share the name": sinks,
+            "publications share the name": [p.name for p in publications],
+            "publications share the place": [p.place for p in publications],
+        }
+        for what, names in shared.items():
             lowered = [n.lower() for n in names]
             twice = sorted({n for n in lowered if lowered.count(n) > 1})
             if twice:

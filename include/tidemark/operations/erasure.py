@@ -193,6 +193,7 @@ def describe_erasure(report: ErasureReport) -> ErasureFacts:
         topics={topic: {str(p): end for p, end in sorted(ends.items())} for topic, ends in left.topics.items()},
         exports=list(left.exports),
         lists=list(left.lists),
+        publications=dict(left.publications),
         chained=[describe_erasure(behind) for behind in report.chained],
         chained_in_part={uid: PartOfKey(key_by=list(its), rows=rows) for uid, (its, rows) in report.in_part.items()},
         chained_by_other_keys={uid: list(its) for uid, its in report.untold.items()},

@@ -98,7 +98,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
         uid=request.uid,
         before=before,
         after=after,
-        ancestor=_ancestor(context, name, before, after),
+        ancestor=context.coordinator(name).timelines.common_ancestor(before, after),
     )
     return compared.diff(request.detail, request.limit)
 
@@ -152,18 +152,6 @@ def describe_query(
         "segments": segments,
         "sql": whole(context.warehouse.root, found, uid, query),
     }
-
-
-def _ancestor(context: Context, name: str, one: Checkpoint, other: Checkpoint) -> int:
-    """Id of the newest common ancestor; 0 if none is left."""
-    timelines = context.coordinator(name).timelines
-    while one.id != other.id:
-        older, newer = sorted((one, other), key=lambda c: c.id)
-        found = None if newer.plan.parent is None else timelines.find(newer.plan.parent)
-        if found is None:
-            return 0
-        one, other = older, found
-    return one.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

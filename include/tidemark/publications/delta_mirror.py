@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
-from tidemark.errors import ConflictError, StoreError
+from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.kinds.base.sql import quote
+from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
+from tidemark.ports.publishing import Difference, Step
 from tidemark.publications.deletion_vectors import VectorPlace, read_vector, write_vectors
 from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
 from tidemark.publications.target_folder import TargetFolder
@@ -37,44 +39,6 @@ _SMALL_FILES, _SMALL = 32, 16 * 2**20
 _ROW_GROUP = 100_000
 _LOG_CHECKPOINTS = 10
 """A Delta log checkpoint is written after as many versions, so that readers open few files."""
-
-
-class TargetChangedError(ConflictError):
-    """Others have changed the rows of a target, so no difference can be applied to it; a rebuild replaces it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One publication.
-
-    Attributes:
-        number: counts the publications of one name upwards.
-        previous: number of the publication that it starts from; a rebuild takes any.
-        lineage: id of the rebuild that the rows come from, a random text; a rebuild brings its own.
-        checkpoint: id of the checkpoint whose state the target then has.
-        timeline: its timeline.
-    """
-
-    number: int
-    previous: int
-    lineage: str
-    checkpoint: int
-    timeline: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """The changes from one checkpoint to another.
-
-    Attributes:
-        upserts: rows of keys that are new or changed, in the columns of the state.
-        deletes: key columns of keys that are gone; no key of `upserts` is among them.
-        erased: key columns of keys that were erased: files that hold one are rewritten, even behind a deletion vector.
-    """
-
-    upserts: pa.Table
-    deletes: pa.Table
-    erased: pa.Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,32 +99,45 @@ class DeltaMirrorTable:
         return self._commit(step, lambda state: self._difference(state, step, difference))
 
     def replace(
-        self, step: Step, tables: Callable[[], Iterable[pa.Table]], *, replaces_others: bool = False
+        self, step: Step, tables: Callable[[], Iterable[pa.Table]], replaces: Replaceable = Replaceable.UNTOUCHED
     ) -> PublishedVersion:
         """Replaces all rows of the table, or creates it.
 
         Args:
             step: the publication.
             tables: returns all rows of the state, in `columns`, in tables that fit into memory.
-            replaces_others: replace a table, too, that no publication of this name has made.
+            replaces: the rows that it may replace.
 
         Raises:
-            TargetChangedError: there is a table that no publication of this name has made.
+            TargetChangedError: the table has other rows, or features that a mirror cannot have.
             StoreError: the table cannot be read or written.
         """
         written: list[_Written] = []
 
         def entry(state: TableState) -> "_Entry":
-            is_foreign = state.version >= 0 and not state.publications.get(self.application)
-            if is_foreign and not replaces_others:
-                raise TargetChangedError(
-                    f"there is a table at {self.folder} that this publication has not made",
-                    safe="the table was left alone.",
-                    next="name another path in the pipeline file, or remove that table.",
-                )
+            if state.version >= 0:
+                self._refuse_rows(state, step, replaces)
             if not written:
                 written.extend(self._write(step, _in_files(tables())))
             return self._replacement(state, step, written)
+
+        return self._commit(step, entry)
+
+    def drop(self, step: Step) -> PublishedVersion | None:
+        """Ends the publication by an entry without files, which fences earlier ones; returns None without a table.
+
+        Args:
+            step: the end, numbered like a publication.
+
+        Raises:
+            StoreError: the table cannot be read or written.
+        """
+        if self.log.newest().version < 0:
+            return None
+
+        def entry(state: TableState) -> "_Entry":
+            now = self.now_ms()
+            return _Entry(actions=[self._info(step, "WRITE", state.live_rows, now), self._transaction(step, now)])
 
         return self._commit(step, entry)
 
@@ -192,24 +169,45 @@ class DeltaMirrorTable:
             with suppress(DeltaError, OSError, StoreError):
                 self.folder.table().create_checkpoint()
 
+    def _refuse_rows(self, state: TableState, step: Step, replaces: Replaceable) -> None:
+        """Refuses a rebuild of a table whose rows it may not replace."""
+        if not state.publications.get(self.application) and replaces is not Replaceable.ANY:
+            raise TargetChangedError(
+                f"there is a table at {self.folder} that this publication has not made",
+                safe="the table was left alone.",
+                next=f"name another path in the pipeline file, remove that table, or: {self._rebuild} --replace",
+            )
+        if replaces is Replaceable.UNTOUCHED:
+            self._refuse_changed(state, step)
+
     def _refuse_changed(self, state: TableState, step: Step) -> None:
         number = state.publications.get(self.application, 0)
-        if (number, state.lineage) != (step.previous, step.lineage):
+        if (number, state.lineage) != (step.previous, step.previous_lineage):
             raise self._changed(f"it has publication {number} of another rebuild or another number")
         found = self.log.find_publication(state, self.application)
         if found is None:
             raise self._changed("the entry of its newest publication is no longer in the log")
         why = self.log.change_of_others(state, found)
-        if why is None and shape(state.schema) != shape(plain_schema(self.columns)):
+        # A rebuild may bring other columns.
+        if why is None and step.lineage == step.previous_lineage and shape(state.schema) != self._shape:
             why = "its columns are others"
         if why is not None:
             raise self._changed(why)
+
+    @property
+    def _shape(self) -> object:
+        return shape(plain_schema(self.columns))
+
+    @property
+    def _rebuild(self) -> str:
+        _, pipeline, name = self.application.split("/")
+        return f"tidemark publication rebuild {pipeline} {name}"
 
     def _changed(self, why: str) -> TargetChangedError:
         return TargetChangedError(
             f"MIRROR_CHANGED: the table {self.folder} was changed by others: {why}",
             safe="the table was left alone; every checkpoint is intact.",
-            next="undo their change by a rebuild, which replaces all rows of the table.",
+            next=f"{self._rebuild}    (replaces all rows of the table).",
         )
 
     def _replacement(self, state: TableState, step: Step, written: "Sequence[_Written]") -> "_Entry":

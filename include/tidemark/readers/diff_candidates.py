@@ -56,6 +56,7 @@ class Search:
         self._before = before
         self._after = after
         self._hits: pa.Table | None = None
+        self._pool: pa.Table | None = None
 
     def changes(self, *, all_hits: bool, then: bool) -> pa.Table:
         """Returns key columns and `_change` of every key that changed.
@@ -67,7 +68,7 @@ class Search:
         # Keys without a row on the other side, if a compaction that dropped tombstones may be the reason.
         lost = self._only(self._before, self._after)
         new = self._only(self._after, self._before)
-        pool = self._union(self._before.changed, self._after.changed, lost, new)
+        pool = self._pool = self._union(self._before.changed, self._after.changed, lost, new)
         if all_hits:
             files = {f.number: f for f in (*self._before.files, *self._after.files)}
             self._hits = self._stored.hits(pool, files.values())
@@ -86,6 +87,12 @@ class Search:
         hits = self._stored.ask("FROM hits SEMI JOIN shown USING ({keys})", hits=self._hits, shown=shown)
         rows = self._stored.rows(shown, hits)
         return self._resolved(self._before, rows), self._resolved(self._after, rows)
+
+    def values_after(self, wanted: pa.Table) -> pa.Table:
+        """Returns resolved rows of some of the keys that `changes` has returned, on the later side."""
+        assert self._pool is not None  # noqa: S101  (asked for beforehand)
+        found = self._stored.ask("FROM pool SEMI JOIN wanted USING ({keys})", pool=self._pool, wanted=wanted)
+        return self._resolved(self._after, self._stored.rows(found, self._find_rows(found, self._after)))
 
     def _only(self, here: Side, there: Side) -> pa.Table:
         if not there.rewritten:

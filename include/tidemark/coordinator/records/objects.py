@@ -33,6 +33,7 @@ from tidemark.model.checkpoint.store_objects import (
 from tidemark.model.core import canonical
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.retention.promotion_claims import PromotionClaim
+from tidemark.model.retention.publication_records import PublicationBegun, PublicationDone
 from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
@@ -55,6 +56,8 @@ KINDS: dict[type, str] = {
     ErasureEnd: "erasure_end",
     ErasureRecord: "erasure",
     PromotionClaim: "fate",
+    PublicationBegun: "publication",
+    PublicationDone: "publication_done",
     Genesis: "genesis",
     HoldRecord: "hold",
     IdRecord: "id",

@@ -145,6 +145,16 @@ class Timelines:
             yield found
             found = self._nearest(found.plan.parent)
 
+    def common_ancestor(self, one: Checkpoint, other: Checkpoint) -> int:
+        """Id of the newest checkpoint that both descend from, or are; 0 if none is left."""
+        while one.id != other.id:
+            older, newer = sorted((one, other), key=lambda c: c.id)
+            found = None if newer.plan.parent is None else self.find(newer.plan.parent)
+            if found is None:
+                return 0
+            one, other = older, found
+        return one.id
+
     def checkpoint(self, checkpoint_id: int) -> Checkpoint:
         """Returns the completed checkpoint with an id, on any timeline, released or not.
 

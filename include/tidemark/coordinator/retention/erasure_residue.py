@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.coordinator.retention.erasure_search import Entry, KeyOccurrences, Searcher
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -21,6 +22,8 @@ class ErasureResidue:
         topics: per topic, the end offset read, by partition. Records stay as long as Kafka retains them.
         exports: jobs that exported a restore point which held the key; copies of an export are recorded nowhere.
         lists: operators with operator state (`split_list`, `union_list`), which has no keys.
+        publications: per publication of the operator its target, whose next step erases the key; older versions of a
+            table hold it until the table is cleaned up.
     """
 
     dead_letters: Mapping[str, int]
@@ -29,6 +32,7 @@ class ErasureResidue:
     topics: Mapping[str, Mapping[int, int]]
     exports: tuple[str, ...]
     lists: tuple[str, ...]
+    publications: Mapping[str, str]
 
 
 def erasure_residue(found: KeyOccurrences, searcher: Searcher) -> ErasureResidue:
@@ -51,6 +55,7 @@ def erasure_residue(found: KeyOccurrences, searcher: Searcher) -> ErasureResidue
             sorted(j.job for j in found.survey.jobs.known.values() if j.kind == "export" and j.checkpoint in held)
         ),
         lists=tuple(sorted({uid for c in checkpoints for uid in c.operator_states})),
+        publications=PublicationSteps(searcher.coordinator.objects).places(found.uids),
     )
 
 

@@ -15,6 +15,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator, 
 from tidemark.coordinator.checkpoints.idle import completed_idle
 from tidemark.coordinator.records.hold_records import Holds
 from tidemark.coordinator.records.objects import encode
+from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.coordinator.records.states import SealedPlan
 from tidemark.coordinator.records.timelines import Erasures, is_stillborn, revision_of
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -144,7 +145,10 @@ class Eraser:
         # Another call has ended the record, but this call has revised the parent of a new timeline since: it must
         # settle that.
         is_left = last is not None and bool(found.survey.stillborn)
-        if found.is_clean and not is_left and not (wanted.forever and not self._is_blocked(found.uids)):
+        # A target may hold the key where no restore point does, and the record tells its next step to erase it.
+        is_published = last is None and bool(PublicationSteps(self.coordinator.objects).places(found.uids))
+        is_needed = is_left or is_published or (wanted.forever and not self._is_blocked(found.uids))
+        if found.is_clean and not is_needed:
             return None
         while True:
             number = erasures.newest() + 1

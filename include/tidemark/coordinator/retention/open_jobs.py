@@ -22,7 +22,7 @@ from tidemark.model.retention.manifest_lines import ManifestLine
 LONGEST = timedelta(days=7)
 """How long a job that only reads may be open before a sweep gives it up."""
 _END = ".end.json"
-_READING = frozenset({"export"})
+_READING = frozenset({"export", "publication"})
 BEGINNING = frozenset({"import", "patch"})
 """Kinds of jobs that begin a timeline; they are over once another plan has taken the slot of their id."""
 

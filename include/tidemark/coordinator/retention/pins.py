@@ -8,6 +8,8 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.coordinator.plans.sink_inputs import SentRecords
 from tidemark.coordinator.records.hold_records import Holds
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.coordinator.recovery.savepoint_references import needed_by
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.damage import UNHARMED, DamagedManifests
@@ -96,6 +98,15 @@ def pins_of_jobs(jobs: OpenJobs) -> Iterator[Pin]:
         if job.kind == "erasure":
             continue  # it reads all of them, and searches again if one was released
         yield job.checkpoint, f"{job.kind} {name}, which is open"
+
+
+def pins_of_publications(objects: Objects) -> Iterator[Pin]:
+    """The checkpoints that targets of publications have, or are being brought to."""
+    steps = PublicationSteps(objects)
+    for name, begun in steps.standing().items():
+        yield begun.checkpoint, f"publication {name}, which goes on from there"
+        if begun.before and steps.done(begun) is None:
+            yield begun.before, f"publication {name}, which is being brought on from there"
 
 
 def pins_of_deliveries(

@@ -22,6 +22,7 @@ from tidemark.coordinator.retention.pins import (
     names,
     pins_of_deliveries,
     pins_of_jobs,
+    pins_of_publications,
     pins_of_timelines,
 )
 from tidemark.coordinator.retention.stored_rule import Lines, kept_by
@@ -145,6 +146,7 @@ def collect_roots(coordinator: CheckpointCoordinator, rule: Retention | None) ->
         *named.pins,
         *pins_of_timelines(lines, plans),
         *pins_of_jobs(jobs),
+        *pins_of_publications(coordinator.objects),
         *pins_of_deliveries(coordinator, lines, damage),
         *damage.pins(read.values()),
     ]

@@ -123,6 +123,16 @@ def run_key(run: str, number: int) -> str:
     return f"{run_folder(run)}{number:04d}.json"
 
 
+def publication_key(name: str, number: int) -> str:
+    """Returns the key of a step of a publication."""
+    return f"publications/{name}/begun/{number:08d}.json"
+
+
+def publication_done_key(name: str, number: int) -> str:
+    """Returns the key that records that a step of a publication is done."""
+    return f"publications/{name}/done/{number:08d}.json"
+
+
 def query_key(sha256: str) -> str:
     """Returns the key of a stored query, which contains the hash of its bytes."""
     return f"queries/{sha256}.sql"

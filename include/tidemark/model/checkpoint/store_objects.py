@@ -211,11 +211,11 @@ class CompactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """`jobs/<id>.json`: an open compaction, export, import, patch or erasure; retention keeps the files that it reads.
+    """`jobs/<id>.json`: a compaction, export, import, patch, publication or erasure; retention keeps its files.
 
     Attributes:
         job: id of the job.
-        kind: `compaction`, `export`, `import`, `patch` or `erasure`.
+        kind: `compaction`, `export`, `import`, `patch`, `publication` or `erasure`.
         uid: the operator; empty if the job is about all of them.
         checkpoint: id of the checkpoint that it reads or makes; 0 for an erasure, which reads all of them.
         opened_at_ms: clock of the writer.

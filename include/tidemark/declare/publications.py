@@ -1,0 +1,149 @@
+"""What comes out of state: the targets that a `Fold` or `Process` publishes its current state to.
+
+A publication brings its target from the last published checkpoint to the newest one. It runs beside later checkpoints,
+and neither fails nor delays any.
+"""
+
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeVar
+
+from tidemark.errors import DeclarationError, UsageError
+from tidemark.model.core.names import S3Url, checked_name
+
+P = TypeVar("P", bound="Publication")
+
+
+@dataclass(frozen=True)
+class Publication(ABC):
+    """A target of published state: a frozen dataclass.
+
+    Attributes:
+        kind: the name under which records keep the target. Never rename a kind.
+        suffix: of the default name.
+        name: names the publication, unique in the pipeline; progress is found by it. Default: `<uid>-<suffix>`.
+    """
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str]
+
+    name: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.name:
+            checked_name("publication", self.name)
+
+    def named(self: P, uid: str) -> P:
+        """Returns it with its name, for an operator."""
+        return self if self.name else replace(self, name=checked_name("publication", f"{uid}-{self.suffix}"))
+
+    @classmethod
+    def restored(cls: type[P], name: str, options: Mapping[str, str]) -> P:
+        """Returns it from the options that records keep."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> str:
+        """Where the state goes, for people."""
+        raise NotImplementedError
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What records keep of it: enough to open the target later, without secrets."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DeltaMirror(Publication):
+    """The current state as a plain Delta table, with one version for each publication.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import DeltaMirror, Fold, KafkaSource, Pipeline, state
+    >>> @dataclass(frozen=True)
+    ... class Flight:
+    ...     tail_number: str
+    ...     distance: int
+    >>> class Aircraft(state.Keyed):
+    ...     distance: int = state.sum("distance")
+    >>> mirror = DeltaMirror("/lake/aircraft")
+    >>> fold = Fold("aircraft", key_by="tail_number", state=Aircraft, publish=[mirror])
+    >>> [publication.name for publication in fold.publish]
+    ['aircraft-mirror']
+
+    Any reader of Delta opens it without Tidemark: the columns are those of `tidemark state export`. Only publications
+    write to it. Others may run OPTIMIZE and VACUUM; after any other change of theirs, publications stop with
+    `MIRROR_CHANGED` until `tidemark publication rebuild`.
+
+    Attributes:
+        path: the table: an absolute path, or `s3://BUCKET/FOLDER` in the object store of the settings.
+        deletion_vectors: mark replaced rows in deletion vectors, so that a publication writes about as much as has
+            changed. Without them, files with a replaced row are written again, for readers that refuse such tables.
+    """
+
+    kind = "delta-mirror"
+    suffix = "mirror"
+
+    path: str
+    deletion_vectors: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "://" in self.path:
+            try:
+                S3Url.parsed(self.path)
+            except UsageError as error:
+                raise DeclarationError(f"a DeltaMirror at a wrong place: {error.what}", next=error.next) from error
+        elif not self.path.startswith("/"):
+            raise DeclarationError(
+                f"a DeltaMirror at a relative path: {self.path!r}",
+                next="give an absolute path, or s3://BUCKET/FOLDER: publications may run in another working directory.",
+            )
+
+    @classmethod
+    def restored(cls, name: str, options: Mapping[str, str]) -> "DeltaMirror":
+        """See `Publication.restored`."""
+        return cls(options["path"], name=name, deletion_vectors=options["deletion_vectors"] == "true")
+
+    @property
+    def place(self) -> str:
+        """The table."""
+        return self.path.rstrip("/") or "/"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Path, and whether it has deletion vectors."""
+        return {"path": self.place, "deletion_vectors": str(self.deletion_vectors).lower()}
+
+
+KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror,)}
+"""Publications by the kind that records keep."""
+
+
+def thaw(kind: str, name: str, options: Mapping[str, str]) -> Publication:
+    """Restores a publication from its record.
+
+    Raises:
+        UsageError: this release has no such target.
+    """
+    if kind not in KINDS:
+        raise UsageError(
+            f"{name}: this release has no target of the kind {kind!r}", next="install the release that has it."
+        )
+    return KINDS[kind].restored(name, options)
+
+
+def named(uid: str, publications: Iterable[Publication]) -> tuple[Publication, ...]:
+    """Returns the publications of an operator with their names.
+
+    Raises:
+        DeclarationError: something else is declared as a publication.
+    """
+    found = tuple(publications)
+    wrong = [p for p in found if not isinstance(p, Publication)]
+    if wrong:
+        raise DeclarationError(
+            f"{uid}: publish={wrong[0]!r} is no publication",
+            next='declare one, as in publish=[DeltaMirror("/lake/x")].',
+        )
+    return tuple(p.named(uid) for p in found)

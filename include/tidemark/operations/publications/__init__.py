@@ -1,0 +1,1 @@
+"""Publications: what comes out of state."""

@@ -1,0 +1,262 @@
+"""Publishes states to their targets, rebuilds, compares and drops publications, and lists them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal
+
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.publication_facts import PublicationCheck, PublicationStatus, PublishedFacts
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.publications.publisher import MadeStep, Publisher
+from tidemark.coordinator.records.publication_steps import PublicationSteps
+from tidemark.declare.publications import Publication, thaw
+from tidemark.environment import open_bucket_folder, random_id
+from tidemark.errors import ConflictError, NotFoundError
+from tidemark.model.core.names import S3Url, is_url
+from tidemark.model.retention.publication_records import PublicationBegun, PublicationMode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidemark.model.schema.operator_schema import OperatorSchema
+    from tidemark.ports.publishing import Target
+    from tidemark.storage.local_store import Root
+
+
+def publish(context: Context, name: str, publication: str) -> list[PublishedFacts]:
+    """Brings a target to the newest checkpoint; empty if it has it, or if the publication was dropped.
+
+    Raises:
+        NotFoundError: no such pipeline, or it declares no such publication.
+        TidemarkError: as `Publisher.publish` raises.
+    """
+    with _publisher(context, name, *_declared(context, name, publication)) as publisher:
+        return [_facts(made) for made in publisher.publish()]
+
+
+def rebuild(context: Context, name: str, publication: str, *, replaces_others: bool = False) -> PublishedFacts:
+    """Replaces all rows of a target by the newest state; see `Publisher.rebuild`."""
+    with _publisher(context, name, *_declared(context, name, publication)) as publisher:
+        return _facts(publisher.rebuild(replaces_others=replaces_others))
+
+
+def drop(context: Context, name: str, publication: str) -> PublishedFacts | None:
+    """Ends a publication, declared or not; its target keeps its rows. Returns None if it was never begun.
+
+    Raises:
+        NotFoundError: no such pipeline or publication.
+        TidemarkError: as `Publisher.drop` raises.
+    """
+    begun = PublicationSteps(context.coordinator(context.require_pipeline(name)).objects).newest(publication)
+    if begun is None:
+        _declared(context, name, publication)
+        return None
+    with _publisher(context, name, begun.uid, _thawed(begun)) as publisher:
+        made = publisher.drop()
+    return None if made is None else _facts(made)
+
+
+def verify(context: Context, name: str, publication: str) -> PublicationCheck:
+    """Compares the rows of a target with the state of the checkpoint that it should have.
+
+    Raises:
+        NotFoundError: no such pipeline, or nothing was published yet.
+        ConflictError: the target has another step.
+        StoreError, StateOverflowError: the target or the state cannot be read.
+    """
+    from tidemark.readers.checkpoint_reader import read_checkpoint
+    from tidemark.readers.duckdb_session import open_query_runner
+    from tidemark.readers.state_diff import compare_states
+
+    coordinator = context.coordinator(context.require_pipeline(name))
+    found = PublicationSteps(coordinator.objects).last_done(publication)
+    if found is None or found[0].mode is PublicationMode.DROP:
+        raise NotFoundError(
+            f"{publication} has not been published", next=f"tidemark publication run {name} {publication}"
+        )
+    begun, checkpoint = found[0], coordinator.checkpoint(found[0].checkpoint)
+    schema = checkpoint.plan.schemas[begun.uid]
+    with _publisher(context, name, begun.uid, _thawed(begun)) as publisher:
+        step, rows = publisher.open_target(schema).rows()
+    if step != begun.step:
+        raise ConflictError(
+            f"the target of {publication} has step {step}, and the last one that is done is {begun.step}",
+            safe="nothing was changed.",
+            next=f"tidemark publication run {name} {publication}    (finishes what was begun), then verify again.",
+        )
+    state = read_checkpoint(context.warehouse.root, checkpoint, begun.uid)
+    with open_query_runner() as ask:
+        changes = compare_states(ask, schema, state, rows.select(state.column_names).cast(state.schema))
+        counts = _counts(changes)
+    missing, extra, different = (counts.get(c, 0) for c in ("deleted", "inserted", "updated"))
+    return PublicationCheck(
+        publication=publication,
+        checkpoint=checkpoint.plan.name,
+        rows=state.num_rows,
+        missing=missing,
+        extra=extra,
+        different=different,
+        # More rows than keys: a key that has two is found by neither side of the comparison.
+        equal=not changes.num_rows and rows.num_rows == state.num_rows,
+    )
+
+
+def list_publications(context: Context, name: str) -> list[PublicationStatus]:
+    """Lists the publications that are declared, or that were begun, by name.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    steps, declared = PublicationSteps(coordinator.objects), _all_declared(context, name)
+    newest = {n: steps.newest(n) for n in {*steps.names(), *declared}}
+    return [_status(coordinator, n, newest[n], declared.get(n)) for n in sorted(newest)]
+
+
+def find_publication(context: Context, name: str, publication: str) -> PublicationStatus:
+    """Returns one of `list_publications`.
+
+    Raises:
+        NotFoundError: no such pipeline or publication.
+    """
+    found = {status.publication: status for status in list_publications(context, name)}
+    if publication not in found:
+        known = ", ".join(found) or "none: add publish=[...] to an operator"
+        raise NotFoundError(f"{name} has no publication {publication!r}", next=f"name one of: {known}.")
+    return found[publication]
+
+
+def names_to_publish(context: Context, name: str) -> list[str]:
+    """Names of the publications that the pipeline declares.
+
+    Raises:
+        NotFoundError: no file declares the pipeline.
+    """
+    return [publication.name for _, publication in context.pipeline(name).publications]
+
+
+def _status(
+    coordinator: CheckpointCoordinator,
+    name: str,
+    newest: PublicationBegun | None,
+    declared: tuple[str, Publication] | None,
+) -> PublicationStatus:
+    steps = PublicationSteps(coordinator.objects)
+    last = steps.last_done(name)
+    made = None if last is None or last[0].mode is PublicationMode.DROP else last
+    if declared is not None:
+        uid, publication = declared
+    else:
+        assert newest is not None  # noqa: S101  (listed because it was begun)
+        uid, publication = newest.uid, _thawed(newest)
+    had = 0 if made is None else made[0].checkpoint
+    line = (c.id for c in coordinator.checkpoints())
+    behind = sum(1 for _ in takewhile(lambda number: number > had, line))
+    return PublicationStatus(
+        publication=name,
+        uid=uid,
+        kind=publication.kind,
+        place=publication.place,
+        state=_state(newest, made is not None, behind, is_declared=declared is not None, steps=steps),
+        checkpoint=None if made is None else f"chk-{had}",
+        version=None if made is None else made[1].version,
+        behind=behind,
+        published_at=None if made is None else iso(made[1].at_ms),
+    )
+
+
+def _state(
+    newest: PublicationBegun | None, has_rows: bool, behind: int, *, is_declared: bool, steps: PublicationSteps
+) -> Literal["new", "current", "behind", "begun", "removed", "dropped"]:
+    if newest is not None and newest.mode is PublicationMode.DROP:
+        return "dropped"
+    if not is_declared:
+        return "removed"
+    if newest is not None and steps.done(newest) is None:
+        return "begun"
+    if not has_rows:
+        return "new"
+    return "behind" if behind else "current"
+
+
+def _counts(changes: "pa.Table") -> dict[str, int]:
+    found = changes["_change"].value_counts().to_pylist()
+    return {row["values"]: row["counts"] for row in found}
+
+
+def _all_declared(context: Context, name: str) -> dict[str, tuple[str, Publication]]:
+    """The declared publications by name; none if the pipeline's file is gone."""
+    try:
+        return {p.name: (uid, p) for uid, p in context.pipeline(name).publications}
+    except NotFoundError:
+        return {}
+
+
+def _declared(context: Context, name: str, publication: str) -> tuple[str, Publication]:
+    found = {p.name: (uid, p) for uid, p in context.pipeline(name).publications}
+    if publication not in found:
+        known = ", ".join(found) or "none: add publish=[...] to an operator"
+        raise NotFoundError(f"{name} declares no publication {publication!r}", next=f"name one of: {known}.")
+    return found[publication]
+
+
+def _thawed(begun: PublicationBegun) -> Publication:
+    return thaw(begun.kind, begun.name, begun.options)
+
+
+@contextmanager
+def _publisher(context: Context, name: str, uid: str, publication: Publication) -> "Iterator[Publisher]":
+    from tidemark.publications.known_targets import TargetServices, open_target
+    from tidemark.publications.operator_states import OperatorStates
+
+    with ExitStack() as opened:
+        folders = _Folders(context, opened)
+        services = TargetServices(
+            pipeline=name, open_folder=folders.open, now_ms=context.clock.now_ms, make_id=random_id
+        )
+
+        def target(schema: "OperatorSchema") -> "Target":
+            return open_target(publication, schema, services)
+
+        yield Publisher(
+            coordinator=context.coordinator(name),
+            uid=uid,
+            publication=publication,
+            open_target=target,
+            states=OperatorStates(warehouse=context.warehouse.root, uid=uid),
+        )
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """Folders that are closed with the publisher."""
+
+    context: Context
+    opened: ExitStack
+
+    def open(self, place: str) -> "Root":
+        if not is_url(place):
+            return place
+        folder = open_bucket_folder(self.context.settings, S3Url.parsed(place))
+        self.opened.callback(folder.close)
+        return folder
+
+
+def _facts(made: MadeStep) -> PublishedFacts:
+    begun, done = made.begun, made.done
+    return PublishedFacts(
+        publication=begun.name,
+        uid=begun.uid,
+        place=_thawed(begun).place,
+        mode=begun.mode.value,
+        checkpoint=f"chk-{begun.checkpoint}",
+        timeline=begun.timeline,
+        version=done.version,
+        inserted=done.inserted,
+        deleted=done.deleted,
+        bytes=done.bytes,
+        published_at=iso(done.at_ms),
+    )

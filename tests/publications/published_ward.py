@@ -1,0 +1,166 @@
+"""A ward whose states are published, on disk: store, tables and mirrors are real; Kafka and Spark are in-memory twins.
+
+The oracle of a mirror is what `read_checkpoint` resolves from all rows of the checkpoint, without any difference.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext
+from tidemark.answers.publication_facts import PublishedFacts
+from tidemark.coordinator.records.publication_steps import PublicationSteps
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.retention.key_erasure import ErasureRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.operations import erasure, timelines
+from tidemark.operations.publications import publishing
+from tidemark.ports import StepListener
+from tidemark.readers.checkpoint_reader import read_checkpoint
+
+DECLARATION = (Path(__file__).parents[1] / "copies" / "pipelines" / "ward.py").read_text()
+NAME = "ward"
+UIDS = ("sensors", "fresh", "kept")
+SENSORS = "abcdef"
+START = datetime(2024, 5, 1, tzinfo=UTC)
+State = list[dict[str, Any]]
+
+
+class Killed(Exception):
+    """A process died."""
+
+
+def killing(step: str, when: str) -> StepListener:
+    """A listener that kills at a step."""
+    wanted = (step, when)
+
+    def listen(step: str, moment: str) -> None:
+        if (step, moment) == wanted:
+            raise Killed(step)
+
+    return listen
+
+
+class PublishedWard:
+    """The pipeline, its log, its mirrors, and the state that each version of a mirror has to have."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder, self.chance = folder, chance
+        self.tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
+        self.listener: StepListener | None = None
+        self.declare()
+        self.line = DiskPipeline(self.tidemark.warehouse, self.pipeline, "readings", partitions=1)
+        self.context = DiskContext(self.line, self.tidemark.settings)
+        self.sent = 0
+        self.versions: dict[tuple[str, int], State] = {}
+
+    @property
+    def pipeline(self) -> Any:
+        """The declaration."""
+        return self.tidemark.context.pipeline(NAME)
+
+    def declare(self, change: Callable[[str], str] = str) -> None:
+        """Declares the pipeline, with a mirror of each operator."""
+        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold")
+        for uid in UIDS:
+            text = text.replace(f'("{uid}", ', f'("{uid}", publish=[DeltaMirror("{self.mirror(uid)}")], ')
+        self.tidemark.declare(change(text), file="ward.py", name=NAME)
+
+    def mirror(self, uid: str) -> Path:
+        """The table of an operator's mirror."""
+        return self.folder / "lake" / uid
+
+    def checkpoint(self, timeline: str | None = None) -> Checkpoint:
+        """Some readings more, and a checkpoint over them."""
+        for _ in range(self.chance.randrange(1, 9)):
+            value = self.chance.choice([None, *range(-9, 60)])
+            at = START + timedelta(hours=self.sent)
+            body = {"sensor": self.chance.choice(SENSORS), "room": self.chance.randrange(3), "value": value}
+            self.line.send([(0, json.dumps(body | {"at": at.isoformat()}).encode(), 0)])
+            self.sent += 1
+        self.line.pipeline = self.pipeline
+        return self.line.checkpoint(timeline=timeline)
+
+    def expected(self, checkpoint: int, uid: str) -> State:
+        """The state of a checkpoint, key by key."""
+        found = self.line.coordinator.checkpoint(checkpoint)
+        return ordered(read_checkpoint(str(self.line.root), found, uid))
+
+    def publish(self, uid: str) -> list[PublishedFacts]:
+        """Publishes, and notes what each version must be."""
+        made = publishing.publish(self.context, NAME, f"{uid}-mirror")
+        for step in made:
+            self.note(uid, step)
+        return made
+
+    def rebuild(self, uid: str, *, replaces_others: bool = False) -> PublishedFacts:
+        """Rebuilds, and notes what the version must be."""
+        made = publishing.rebuild(self.context, NAME, f"{uid}-mirror", replaces_others=replaces_others)
+        self.note(uid, made)
+        return made
+
+    def note(self, uid: str, step: PublishedFacts) -> None:
+        """Notes the state of a version; an earlier step may have become the same version by another process."""
+        number = int(step.checkpoint.removeprefix("chk-"))
+        self.versions[uid, int(step.version)] = self.expected(number, uid)
+
+    def kill(self, uid: str, step: str, when: str) -> None:
+        """A publisher that dies at a step; nothing is noted, because the next one finishes it."""
+        before = self.context.__dict__.get("listener")
+        self.context.__dict__["listener"] = killing(step, when)
+        try:
+            publishing.publish(self.context, NAME, f"{uid}-mirror")
+        except Killed:
+            pass
+        finally:
+            self.context.__dict__.pop("listener")
+            if before is not None:
+                self.context.__dict__["listener"] = before
+
+    def erase(self, sensor: str, uid: str) -> None:
+        """Erases a key."""
+        erasure.erase(self.context, NAME, ErasureRequest(uid=uid, key=(sensor,)))
+
+    def restore(self, checkpoint: int) -> None:
+        """Goes back."""
+        timelines.restore(self.context, NAME, RestoreRequest(checkpoint=checkpoint))
+
+    def steps(self, uid: str) -> PublicationSteps:
+        """The steps of a publication."""
+        return PublicationSteps(self.line.coordinator.objects)
+
+    def check(self) -> None:
+        """Every version of every mirror is as it was noted, for a reader who does not know Tidemark."""
+        for (uid, version), state in self.versions.items():
+            assert read(self.mirror(uid), version) == state, f"{uid}, version {version}"
+
+    def check_newest(self, uid: str) -> None:
+        """The newest version has the state of the checkpoint that its entry names."""
+        table = DeltaTable(str(self.mirror(uid)))
+        told = next(e["tidemark"] for e in table.history() if "tidemark" in e)
+        assert read(self.mirror(uid), table.version()) == self.expected(int(told["checkpoint"]), uid)
+
+
+def ordered(rows: pa.Table) -> State:
+    """Rows as Python values, in order of sensors."""
+    names = sorted(rows.column_names)
+    return sorted(rows.select(names).to_pylist(maps_as_pydicts="strict"), key=lambda row: row["sensor"])
+
+
+def read(path: Path, version: int) -> State:
+    """A version of a table, as deltalake's query engine reads it."""
+    opened = DeltaTable(str(path), version=version)
+    return ordered(pa.table(QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all()))
+
+
+def rows_by(state: State) -> Mapping[str, dict[str, Any]]:
+    """Rows by sensor."""
+    return {row["sensor"]: row for row in state}
