@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from tests.publications.published_ward import NAME, SENSORS, UIDS, PublishedWard, read, rows_by
 from tests.support.disk_context import commands_over
 from tidemark import Retention
-from tidemark.coordinator.publications.publisher import Publisher
+from tidemark.coordinator.publications.publisher import StatePublisher
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.errors import DeclarationError, TargetChangedError
@@ -202,7 +202,7 @@ def test_a_sweep_keeps_what_a_publication_starts_from(ward: PublishedWard) -> No
     ward.line.clock.ms += 10**9
     retention.sweep(ward.context, NAME, str(keep), grace_ms=0)
     why = collect_roots(ward.line.coordinator, keep).reasons[1]
-    assert why == (f"publication {MIRROR}, which goes on from there",)
+    assert why == (f"publication {MIRROR}, which continues from there",)
     assert [step.mode for step in ward.publish("sensors")] == ["difference"]
     ward.check_newest("sensors")
     retention.sweep(ward.context, NAME, str(keep), grace_ms=0)
@@ -361,7 +361,7 @@ def test_a_publication_decides_no_result(ward: PublishedWard) -> None:
 def test_a_planted_publisher_that_ignores_erased_keys_is_found(
     ward: PublishedWard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Publisher, "_erased", lambda *_: iter(()))
+    monkeypatch.setattr(StatePublisher, "_erased", lambda *_: iter(()))
     with pytest.raises(AssertionError):
         test_an_erased_key_is_in_no_live_file_even_if_no_checkpoint_held_it_any_more(ward, "sensors")
 

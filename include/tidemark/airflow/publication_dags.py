@@ -1,4 +1,4 @@
-"""`publication_dag()`: publishes after checkpoints, beside later ones; a target that is away delays nobody."""
+"""`publication_dag()`: publishes after checkpoints, in parallel with later ones, and never delays any."""
 
 from datetime import timedelta
 from typing import Any, Unpack

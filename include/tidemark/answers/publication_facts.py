@@ -1,5 +1,6 @@
 """Publications: the checkpoint that each target has, and how far it is behind."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,7 @@ class PublicationStatus:
         state: `new` = nothing was published yet; `begun` = a step is not done; `removed` = it is no longer declared,
             and still pins its checkpoint; `dropped` = it was ended.
         checkpoint: name of the checkpoint that the target has.
-        version: the target's own name for what it has.
+        version: the target's own name for its rows.
         behind: number of completed checkpoints of the live timeline that the target does not have yet.
         published_at: when the last step was done.
     """
@@ -43,7 +44,7 @@ class PublishedFacts:
         mode: `difference`, `rebuild` or `drop`.
         checkpoint: name of the checkpoint that the target has.
         timeline: its timeline.
-        version: the target's own name for what it has.
+        version: the target's own name for its rows.
         inserted: rows written for keys that are in the state.
         deleted: rows that were deleted or replaced.
         bytes: bytes written.
@@ -61,6 +62,21 @@ class PublishedFacts:
     deleted: int
     bytes: int
     published_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationDetails:
+    """A publication with its last steps.
+
+    Attributes:
+        status: the publication.
+        steps: its last steps, newest first: `version` is the one to read as of `checkpoint`.
+        views: statements that make a view of the target, by engine.
+    """
+
+    status: PublicationStatus
+    steps: Sequence[PublishedFacts]
+    views: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`tidemark publication list | run | rebuild | verify | drop`: states as others read them."""
+"""`tidemark publication list | show | run | rebuild | verify | drop`: states as others read them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     group = typer.Typer(help="Publish states to tables that others read.", no_args_is_help=True)
     group.command("list")(list_publications)
+    group.command("show")(show)
     group.command("run")(run)
     group.command("rebuild")(rebuild)
     group.command("verify")(verify)
@@ -60,6 +61,28 @@ def list_publications(pipeline: PipelineName, as_json: JsonFlag = False) -> None
             )
 
 
+def show(
+    pipeline: PipelineName,
+    name: Name,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many steps, the last ones.")] = 10,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a publication: which version of its target has which checkpoint, and views of it for Trino and Databricks.
+
+    Examples:
+      tidemark publication show flights aircraft-mirror
+      tidemark publication show flights aircraft-mirror --limit 50 --json
+    """
+    found = publishing.describe_publication(open_context(), pipeline, name, limit)
+    if as_json:
+        print_json(found)
+        return
+    show_fields(found.status, as_json=False)
+    _show(found.steps, as_json=False, empty=f"Next: tidemark publication run {pipeline} {name}")
+    for engine, text in found.views.items():
+        typer.echo(f"\n-- {engine}\n{text}")
+
+
 def run(
     pipeline: PipelineName,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A publication (default: all).")] = None,
@@ -86,7 +109,7 @@ def rebuild(
     execute: Execute = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Replace all rows of a target by the newest state, whoever has changed them.
+    """Replace all rows of a target by the newest state, including rows that others have changed.
 
     Examples:
       tidemark publication rebuild flights aircraft-mirror

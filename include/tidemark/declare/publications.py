@@ -1,7 +1,7 @@
 """What comes out of state: the targets that a `Fold` or `Process` publishes its current state to.
 
-A publication brings its target from the last published checkpoint to the newest one. It runs beside later checkpoints,
-and neither fails nor delays any.
+A publication brings its target from the last published checkpoint to the newest one. It runs in parallel with later
+checkpoints, and neither fails nor delays any.
 """
 
 from abc import ABC

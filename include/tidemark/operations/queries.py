@@ -98,7 +98,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
         uid=request.uid,
         before=before,
         after=after,
-        ancestor=context.coordinator(name).timelines.common_ancestor(before, after),
+        ancestor=context.coordinator(name).timelines.shared_ancestor(before, after),
     )
     return compared.diff(request.detail, request.limit)
 

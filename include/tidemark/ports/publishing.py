@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.publication_records import Replaceable
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Rows: TypeAlias = Any
+"""An Arrow table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class Difference:
         erased: key columns of keys that were erased, whether or not they are in the state again.
     """
 
-    upserts: "pa.Table"
-    deletes: "pa.Table"
-    erased: "pa.Table"
+    upserts: Rows
+    deletes: Rows
+    erased: Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Published:
     """The result of a step.
 
     Attributes:
-        version: the target's own name for what it then has, such as the version of a table; of the newest step if a
+        version: the target's own name for its rows, such as the version of a table; of the newest step if a
             later one was there already.
         inserted: rows written for keys that are in the state.
         deleted: rows that were deleted or replaced.
@@ -65,7 +65,7 @@ class Published:
     bytes: int = 0
 
 
-class Target(Protocol):
+class PublicationTarget(Protocol):
     """The target of a publication. Each step takes effect as a whole, at most once, and only after the one before."""
 
     def newest_step(self) -> int:
@@ -87,7 +87,7 @@ class Target(Protocol):
             StoreError: it cannot be read or written.
         """
 
-    def replace(self, step: Step, tables: Callable[[], "Iterable[pa.Table]"], replaces: Replaceable) -> Published:
+    def replace(self, step: Step, tables: Callable[[], Iterable[Rows]], replaces: Replaceable) -> Published:
         """Replaces all rows of the target, or creates it.
 
         Args:
@@ -107,7 +107,7 @@ class Target(Protocol):
             StoreError: it cannot be read or written.
         """
 
-    def rows(self) -> "tuple[int, pa.Table]":
+    def rows(self) -> tuple[int, Rows]:
         """Returns the number of the newest step, and all rows, for a comparison.
 
         Raises:
@@ -132,7 +132,7 @@ class PublishedStates(Protocol):
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
 
-    def tables(self, checkpoint: Checkpoint) -> "Iterable[pa.Table]":
+    def tables(self, checkpoint: Checkpoint) -> Iterable[Rows]:
         """Yields all rows of a checkpoint in bounded memory.
 
         Raises:

@@ -1,19 +1,23 @@
 """All kinds of targets, one line each: how each is opened."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
+import pyarrow as pa
+from deltalake import QueryBuilder
+
 from tidemark.declare.publications import DeltaMirror, Publication
 from tidemark.errors import UsageError
+from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Target
-from tidemark.publications.delta_mirror import DeltaMirrorTable
-from tidemark.publications.mirror_target import MirrorTarget
+from tidemark.ports.publishing import Difference, PublicationTarget, Published, Step
+from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.sql.resolve import empty_columns
 from tidemark.storage.local_store import Root
+from tidemark.tables.delta_tables import arrow_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,50 @@ class TargetServices:
     make_id: Callable[[], str]
 
 
-def _open_mirror(publication: Publication, schema: OperatorSchema, services: TargetServices) -> Target:
+@dataclass(frozen=True, slots=True)
+class MirrorTarget:
+    """See `ports.publishing.PublicationTarget`."""
+
+    table: DeltaMirrorTable
+
+    def newest_step(self) -> int:
+        """See `ports.publishing.PublicationTarget`."""
+        return self.table.log.newest().publications.get(self.table.application, 0)
+
+    def apply(self, step: Step, difference: Callable[[], Difference]) -> Published:
+        """See `ports.publishing.PublicationTarget`."""
+        return self._had(step) or _published(self.table.apply(step, difference()))
+
+    def replace(self, step: Step, tables: Callable[[], Iterable[pa.Table]], replaces: Replaceable) -> Published:
+        """See `ports.publishing.PublicationTarget`."""
+        return _published(self.table.replace(step, tables, replaces))
+
+    def drop(self, step: Step) -> Published:
+        """See `ports.publishing.PublicationTarget`."""
+        found = self.table.drop(step)
+        return Published(version="") if found is None else _published(found)
+
+    def rows(self) -> tuple[int, pa.Table]:
+        """See `ports.publishing.PublicationTarget`."""
+        step, opened = self.newest_step(), self.table.folder.table()
+        found = pa.table(QueryBuilder().register("mirror", opened).execute("SELECT * FROM mirror").read_all())
+        columns = arrow_schema(self.table.columns)
+        return step, found.select(columns.names).cast(columns)
+
+    def _had(self, step: Step) -> Published | None:
+        """The result of a step that the table has: no difference is read then."""
+        state = self.table.log.newest()
+        if state.publications.get(self.table.application, 0) < step.number:
+            return None
+        found = self.table.log.find_publication(state, self.table.application)
+        return Published(version=str(state.version if found is None else found.version))
+
+
+def _published(made: PublishedVersion) -> Published:
+    return Published(version=str(made.version), inserted=made.inserted, deleted=made.deleted, bytes=made.bytes)
+
+
+def _open_mirror(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
     mirror = cast("DeltaMirror", publication)
     return MirrorTarget(
         DeltaMirrorTable(
@@ -48,12 +95,12 @@ def _open_mirror(publication: Publication, schema: OperatorSchema, services: Tar
     )
 
 
-_OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], Target]] = {
+_OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], PublicationTarget]] = {
     DeltaMirror.kind: _open_mirror,
 }
 
 
-def open_target(publication: Publication, schema: OperatorSchema, services: TargetServices) -> Target:
+def open_target(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
     """Opens the target of a publication for the columns of a stored schema.
 
     Raises:

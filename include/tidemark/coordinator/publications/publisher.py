@@ -1,7 +1,7 @@
 """Brings one target to the newest checkpoint: a step is begun, made at the target, and recorded as done (adr/0038).
 
 A job pins the checkpoint while `begun` is put, because `begun` cannot be taken back; from then on the newest `begun`
-pins what it names. Manifests are read after it: it says which erasures they reflect. If a publisher is killed at any
+pins its checkpoints. Manifests are read after it: it says which erasures they reflect. If a publisher is killed at any
 point, the next one makes the same step again, and the target has it once.
 """
 
@@ -24,10 +24,10 @@ from tidemark.model.retention.publication_records import (
 )
 from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
 from tidemark.ports import PutOutcome
-from tidemark.ports.publishing import Difference, Published, PublishedStates, Step, Target
+from tidemark.ports.publishing import Difference, PublicationTarget, Published, PublishedStates, Step
 
 _TRIES = 20
-OpenTarget = Callable[[OperatorSchema], Target]
+OpenTarget = Callable[[OperatorSchema], PublicationTarget]
 """Opens a target for the columns of a stored schema."""
 
 
@@ -45,7 +45,7 @@ class MadeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publisher:
+class StatePublisher:
     """Publishes the state of one operator to one target.
 
     Attributes:
@@ -89,7 +89,7 @@ class Publisher:
         raise self._overtaken()
 
     def rebuild(self, *, replaces_others: bool = False) -> MadeStep:
-        """Replaces all rows of the target by the newest state, whoever has changed them.
+        """Replaces all rows of the target by the newest state, including rows that others have changed.
 
         Args:
             replaces_others: replace rows, too, that this publication has not made.
@@ -153,7 +153,7 @@ class Publisher:
     def _next(self, head: Checkpoint, last: PublicationBegun | None) -> PublicationBegun | None:
         """The step that brings the target to a checkpoint; None if it has it, or was dropped.
 
-        The target does not go back to an ancestor of what it has: a restored timeline has no checkpoint of its own yet.
+        The target does not return to an ancestor of its checkpoint, as a restored timeline first has no other one.
         """
         if last is None or not self._is_ours(last):
             if last is not None and last.mode is PublicationMode.DROP:
@@ -164,7 +164,7 @@ class Publisher:
         before = self._find(last.checkpoint)
         if before is None or self._has_other_columns(before, head):
             return self._rebuild(head, last, Replaceable.UNTOUCHED, last.step + 1)
-        after = before if self.coordinator.timelines.common_ancestor(head, before) == head.id else head
+        after = before if self.coordinator.timelines.shared_ancestor(head, before) == head.id else head
         draft = self._draft(after, last)
         if after.id == before.id and draft.erasures == last.erasures:
             return None
@@ -257,7 +257,7 @@ class Publisher:
         c.listener("publish.done", "after")
         return MadeStep(begun=begun, done=self.steps.done(begun) or done)
 
-    def _make(self, target: Target, begun: PublicationBegun, after: Checkpoint) -> Published:
+    def _make(self, target: PublicationTarget, begun: PublicationBegun, after: Checkpoint) -> Published:
         step = as_step(begun)
         if begun.mode is PublicationMode.DROP:
             return target.drop(step)
@@ -267,7 +267,7 @@ class Publisher:
 
     def _difference(self, begun: PublicationBegun, after: Checkpoint) -> Difference:
         before = self.coordinator.timelines.checkpoint(begun.before)
-        ancestor = self.coordinator.timelines.common_ancestor(before, after)
+        ancestor = self.coordinator.timelines.shared_ancestor(before, after)
         schema = after.plan.schemas[begun.uid]
         return self.states.difference(before, after, ancestor, list(self._erased(begun, schema)))
 

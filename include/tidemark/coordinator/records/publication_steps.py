@@ -1,6 +1,6 @@
 """The steps of publications as the store has them; `coordinator.publications` puts them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, Series
@@ -40,14 +40,16 @@ class PublicationSteps:
 
     def last_done(self, name: str) -> tuple[PublicationBegun, PublicationDone] | None:
         """The newest step that is done."""
-        number, begun = self.series(name).newest()
+        return next(self.list_done(name), None)
+
+    def list_done(self, name: str) -> Iterator[tuple[PublicationBegun, PublicationDone]]:
+        """The steps of a publication that are done, newest first."""
+        begun = self.newest(name)
         while begun is not None:
             done = self.done(begun)
             if done is not None:
-                return begun, done
-            number -= 1
-            begun = self.objects.read(PublicationBegun, keys.publication_key(name, number)) if number else None
-        return None
+                yield begun, done
+            begun = self.previous(begun)
 
     def standing(self) -> dict[str, PublicationBegun]:
         """The newest step of each publication that was not dropped, by name."""

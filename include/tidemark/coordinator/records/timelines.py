@@ -145,7 +145,7 @@ class Timelines:
             yield found
             found = self._nearest(found.plan.parent)
 
-    def common_ancestor(self, one: Checkpoint, other: Checkpoint) -> int:
+    def shared_ancestor(self, one: Checkpoint, other: Checkpoint) -> int:
         """Id of the newest checkpoint that both descend from, or are; 0 if none is left."""
         while one.id != other.id:
             older, newer = sorted((one, other), key=lambda c: c.id)

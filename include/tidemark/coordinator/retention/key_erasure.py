@@ -145,7 +145,7 @@ class Eraser:
         # Another call has ended the record, but this call has revised the parent of a new timeline since: it must
         # settle that.
         is_left = last is not None and bool(found.survey.stillborn)
-        # A target may hold the key where no restore point does, and the record tells its next step to erase it.
+        # A target may hold the key where no restore point does, and its next step erases the keys of records.
         is_published = last is None and bool(PublicationSteps(self.coordinator.objects).places(found.uids))
         is_needed = is_left or is_published or (wanted.forever and not self._is_blocked(found.uids))
         if found.is_clean and not is_needed:

@@ -104,9 +104,9 @@ def pins_of_publications(objects: Objects) -> Iterator[Pin]:
     """The checkpoints that targets of publications have, or are being brought to."""
     steps = PublicationSteps(objects)
     for name, begun in steps.standing().items():
-        yield begun.checkpoint, f"publication {name}, which goes on from there"
+        yield begun.checkpoint, f"publication {name}, which continues from there"
         if begun.before and steps.done(begun) is None:
-            yield begun.before, f"publication {name}, which is being brought on from there"
+            yield begun.before, f"publication {name}, which is bringing its target from there to another one"
 
 
 def pins_of_deliveries(

@@ -1,4 +1,4 @@
-"""The progress of publications: what one has begun to bring to its target, and what the target then had (adr/0039)."""
+"""The progress of publications: what one has begun to bring to its target, and what the target then had (adr/0038)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class PublicationMode(Enum):
 class Replaceable(Enum):
     """The rows that a rebuild may replace.
 
-    Members: UNTOUCHED: those of the publication before, if nobody else has changed them. OWN: rows of a publication of
-    this name, whoever has changed them. ANY: those of any other table too.
+    Members: UNTOUCHED: those of the publication before, if others have not changed them. OWN: rows of a publication
+    of this name, changed by others or not. ANY: those of any other table too.
     """
 
     UNTOUCHED = "untouched"
@@ -85,7 +85,7 @@ class PublicationDone:
     Attributes:
         name: name of the publication.
         number: of the step.
-        version: the target's own name for what it then has, such as the version of a table.
+        version: the target's own name for its rows, such as the version of a table.
         inserted: rows written for keys that are in the state.
         deleted: rows that were deleted or replaced.
         bytes: bytes written; 0 if another process had done it.

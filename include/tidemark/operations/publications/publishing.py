@@ -3,26 +3,32 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.answers.checkpoint_facts import iso
-from tidemark.answers.publication_facts import PublicationCheck, PublicationStatus, PublishedFacts
+from tidemark.answers.publication_facts import (
+    PublicationCheck,
+    PublicationDetails,
+    PublicationStatus,
+    PublishedFacts,
+)
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.publications.publisher import MadeStep, Publisher
+from tidemark.coordinator.publications.publisher import MadeStep, StatePublisher
 from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.declare.publications import Publication, thaw
 from tidemark.environment import open_bucket_folder, random_id
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.core.names import S3Url, is_url
 from tidemark.model.retention.publication_records import PublicationBegun, PublicationMode
+from tidemark.operations.publications.view_texts import view_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidemark.model.schema.operator_schema import OperatorSchema
-    from tidemark.ports.publishing import Target
+    from tidemark.ports.publishing import PublicationTarget
     from tidemark.storage.local_store import Root
 
 
@@ -31,14 +37,14 @@ def publish(context: Context, name: str, publication: str) -> list[PublishedFact
 
     Raises:
         NotFoundError: no such pipeline, or it declares no such publication.
-        TidemarkError: as `Publisher.publish` raises.
+        TidemarkError: as `StatePublisher.publish` raises.
     """
     with _publisher(context, name, *_declared(context, name, publication)) as publisher:
         return [_facts(made) for made in publisher.publish()]
 
 
 def rebuild(context: Context, name: str, publication: str, *, replaces_others: bool = False) -> PublishedFacts:
-    """Replaces all rows of a target by the newest state; see `Publisher.rebuild`."""
+    """Replaces all rows of a target by the newest state; see `StatePublisher.rebuild`."""
     with _publisher(context, name, *_declared(context, name, publication)) as publisher:
         return _facts(publisher.rebuild(replaces_others=replaces_others))
 
@@ -48,7 +54,7 @@ def drop(context: Context, name: str, publication: str) -> PublishedFacts | None
 
     Raises:
         NotFoundError: no such pipeline or publication.
-        TidemarkError: as `Publisher.drop` raises.
+        TidemarkError: as `StatePublisher.drop` raises.
     """
     begun = PublicationSteps(context.coordinator(context.require_pipeline(name)).objects).newest(publication)
     if begun is None:
@@ -85,7 +91,7 @@ def verify(context: Context, name: str, publication: str) -> PublicationCheck:
         raise ConflictError(
             f"the target of {publication} has step {step}, and the last one that is done is {begun.step}",
             safe="nothing was changed.",
-            next=f"tidemark publication run {name} {publication}    (finishes what was begun), then verify again.",
+            next=f"tidemark publication run {name} {publication}    (finishes its step), then verify again.",
         )
     state = read_checkpoint(context.warehouse.root, checkpoint, begun.uid)
     with open_query_runner() as ask:
@@ -127,6 +133,33 @@ def find_publication(context: Context, name: str, publication: str) -> Publicati
         known = ", ".join(found) or "none: add publish=[...] to an operator"
         raise NotFoundError(f"{name} has no publication {publication!r}", next=f"name one of: {known}.")
     return found[publication]
+
+
+def describe_publication(context: Context, name: str, publication: str, limit: int = 10) -> PublicationDetails:
+    """Returns a publication with its last steps, and the statements that make a view of its target.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        publication: its name.
+        limit: the most steps to return.
+
+    Raises:
+        NotFoundError: no such pipeline or publication.
+    """
+    from tidemark.sql.resolve import empty_columns
+
+    status, coordinator = find_publication(context, name, publication), context.coordinator(name)
+    steps = list(islice(PublicationSteps(coordinator.objects).list_done(publication), limit))
+    columns: list[str] = []
+    for begun, _ in steps[:1]:
+        schema = coordinator.timelines.checkpoint(begun.checkpoint).plan.schemas[begun.uid]
+        columns = [column for column, _ in empty_columns(schema)]
+    return PublicationDetails(
+        status=status,
+        steps=[_facts(MadeStep(begun=begun, done=done)) for begun, done in steps],
+        views=view_texts(status.place, columns, publication) if columns else {},
+    )
 
 
 def names_to_publish(context: Context, name: str) -> list[str]:
@@ -208,7 +241,7 @@ def _thawed(begun: PublicationBegun) -> Publication:
 
 
 @contextmanager
-def _publisher(context: Context, name: str, uid: str, publication: Publication) -> "Iterator[Publisher]":
+def _publisher(context: Context, name: str, uid: str, publication: Publication) -> "Iterator[StatePublisher]":
     from tidemark.publications.known_targets import TargetServices, open_target
     from tidemark.publications.operator_states import OperatorStates
 
@@ -218,10 +251,10 @@ def _publisher(context: Context, name: str, uid: str, publication: Publication) 
             pipeline=name, open_folder=folders.open, now_ms=context.clock.now_ms, make_id=random_id
         )
 
-        def target(schema: "OperatorSchema") -> "Target":
+        def target(schema: "OperatorSchema") -> "PublicationTarget":
             return open_target(publication, schema, services)
 
-        yield Publisher(
+        yield StatePublisher(
             coordinator=context.coordinator(name),
             uid=uid,
             publication=publication,
