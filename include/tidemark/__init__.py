@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
-    from tidemark.declare.publications import DeltaMirror
+    from tidemark.declare.publications import DeltaMirror, JdbcUpsert
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
@@ -25,6 +25,7 @@ __all__ = [
     "DeltaSink",
     "DeltaTable",
     "Fold",
+    "JdbcUpsert",
     "KafkaSink",
     "KafkaSource",
     "Pipeline",
@@ -48,6 +49,7 @@ _HOMES = {
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",
     "Fold": "tidemark.declare.operators",
+    "JdbcUpsert": "tidemark.declare.publications",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",
     "Pipeline": "tidemark.declare.pipeline",

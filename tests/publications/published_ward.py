@@ -164,3 +164,11 @@ def read(path: Path, version: int) -> State:
 def rows_by(state: State) -> Mapping[str, dict[str, Any]]:
     """Rows by sensor."""
     return {row["sensor"]: row for row in state}
+
+
+def read_counts(path: Path, column: str) -> int:
+    """The number of rows of the newest version, each with another value in a column."""
+    rows = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {column} FROM t").read_all()  # noqa: S608
+    found = pa.table(rows)[column].to_pylist()
+    assert len(set(found)) == len(found)
+    return len(found)

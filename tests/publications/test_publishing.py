@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from tests.publications.published_ward import NAME, SENSORS, UIDS, PublishedWard, read, rows_by
 from tests.support.disk_context import commands_over
 from tidemark import Retention
+from tidemark.api import PipelineHistory
 from tidemark.coordinator.publications.publisher import StatePublisher
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.root_set import collect_roots
@@ -335,6 +336,21 @@ def test_commands(ward: PublishedWard) -> None:
         states = {r["publication"]: r["state"] for r in tidemark("publication", "list", NAME, "--json").ok().json}
         assert states == {"fresh-mirror": "removed", "kept-mirror": "dropped", MIRROR: "current"}
         assert f"tidemark publication drop {NAME} fresh-mirror" in tidemark("publication", "list", NAME).ok().err
+
+
+def test_python_answers_as_the_commands_do(ward: PublishedWard) -> None:
+    flights = PipelineHistory(ward.context, NAME)
+    assert [made["mode"] for made in flights.publications.run()] == ["rebuild"] * 3
+    assert flights.publications.run(MIRROR) == []
+    assert flights.publications.verify(MIRROR)["equal"]
+    (step,) = flights.publications.show(MIRROR)["steps"]
+    assert (step["checkpoint"], step["version"]) == ("chk-1", "0")
+    planned = flights.publications.rebuild(MIRROR)
+    assert planned.plan in flights.publications.list()
+    assert planned.commit()["version"] == "1"
+    assert flights.publications.drop(MIRROR).commit()["mode"] == "drop"
+    with commands_over(ward.line):
+        assert ward.tidemark("publication", "list", NAME, "--json").ok().json == flights.publications.list()
 
 
 def test_declarations_that_cannot_be(ward: PublishedWard) -> None:

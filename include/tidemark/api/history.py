@@ -8,6 +8,7 @@ from tidemark.api.checkpoints import CompletedCheckpoint, get_completed
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, add_advice, restore_request
 from tidemark.api.pipeline_reader import PipelineReader
+from tidemark.api.publications import PipelinePublications
 from tidemark.api.retention import PipelineRetention
 from tidemark.api.savepoints import PipelineSavepoints
 from tidemark.api.timelines import PipelineTimelines, Timeline
@@ -49,6 +50,11 @@ class PipelineHistory(PipelineReader):
     def timelines(self) -> PipelineTimelines:
         """The live timeline, the ones it came from, and forks."""
         return PipelineTimelines(self.context, self.name)
+
+    @property
+    def publications(self) -> PipelinePublications:
+        """Where states are published, for others to read."""
+        return PipelinePublications(self.context, self.name)
 
     @property
     def retention(self) -> PipelineRetention:

@@ -4,15 +4,18 @@ A publication brings its target from the last published checkpoint to the newest
 checkpoints, and neither fails nor delays any.
 """
 
+import re
 from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.model.core.names import S3Url, checked_name
 
 P = TypeVar("P", bound="Publication")
+_TABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,61 @@ class DeltaMirror(Publication):
         return {"path": self.place, "deletion_vectors": str(self.deletion_vectors).lower()}
 
 
-KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror,)}
+@dataclass(frozen=True)
+class JdbcUpsert(Publication):
+    """The current state as a table of PostgreSQL: each publication is one transaction, with the checkpoint's id.
+
+    >>> from tidemark import JdbcUpsert
+    >>> JdbcUpsert("postgresql://app@db.example.com/sales", table="gold.aircraft").place
+    'postgresql://db.example.com/sales#gold.aircraft'
+
+    Rows have the columns of `tidemark state export`, with the key columns as primary key. Structs and maps are `jsonb`.
+    The table `tidemark_publications` in the same schema has a row for each publication, with its checkpoint.
+
+    Attributes:
+        url: the database, as in `postgresql://user@host:5432/database`. What it lacks, such as the password, is taken
+            from the variables and the password file of libpq (`PGPASSWORD`, `PGPASSFILE`); records and messages
+            contain neither user nor password.
+        table: the table, with or without a schema. Publications create it.
+    """
+
+    kind = "postgresql-upsert"
+    suffix = "upsert"
+
+    url: str = field(repr=False)
+    table: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if urlsplit(self.url).scheme not in ("postgresql", "postgres"):
+            raise DeclarationError(
+                "a JdbcUpsert whose address is not one of PostgreSQL", next="write postgresql://user@host/database."
+            )
+        if not _TABLE.fullmatch(self.table):
+            raise DeclarationError(
+                f"a JdbcUpsert into the table {self.table!r}",
+                next="write table or schema.table, of letters, digits and underscores.",
+            )
+
+    @classmethod
+    def restored(cls, name: str, options: Mapping[str, str]) -> "JdbcUpsert":
+        """See `Publication.restored`; user and password then come from the variables of libpq."""
+        return cls(options["url"], table=options["table"], name=name)
+
+    @property
+    def place(self) -> str:
+        """Database and table."""
+        return f"{self.options['url']}#{self.table}"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Database and table, without user and password."""
+        parts = urlsplit(self.url)
+        host = parts.netloc.rpartition("@")[2]
+        return {"url": f"postgresql://{host}{parts.path}", "table": self.table}
+
+
+KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror, JdbcUpsert)}
 """Publications by the kind that records keep."""
 
 

@@ -65,6 +65,19 @@ class Published:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a state that fits into memory.
+
+    Attributes:
+        name: letters, digits and `-`; the same for the same rows of a checkpoint, and for no others.
+        read: returns its rows, as one or several tables.
+    """
+
+    name: str
+    read: Callable[[], Iterable[Rows]]
+
+
 class PublicationTarget(Protocol):
     """The target of a publication. Each step takes effect as a whole, at most once, and only after the one before."""
 
@@ -87,12 +100,12 @@ class PublicationTarget(Protocol):
             StoreError: it cannot be read or written.
         """
 
-    def replace(self, step: Step, tables: Callable[[], Iterable[Rows]], replaces: Replaceable) -> Published:
-        """Replaces all rows of the target, or creates it.
+    def replace(self, step: Step, parts: Sequence[Part], replaces: Replaceable) -> Published:
+        """Replaces all rows of the target, or creates it. Parts that an earlier try has written are not read again.
 
         Args:
             step: the step.
-            tables: returns all rows of the state, in tables that fit into memory.
+            parts: all rows of the state.
             replaces: the rows that may be replaced.
 
         Raises:
@@ -132,8 +145,8 @@ class PublishedStates(Protocol):
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
 
-    def tables(self, checkpoint: Checkpoint) -> Iterable[Rows]:
-        """Yields all rows of a checkpoint in bounded memory.
+    def parts(self, checkpoint: Checkpoint) -> Sequence[Part]:
+        """Returns all rows of a checkpoint, unread.
 
         Raises:
             StoreError, StateOverflowError: as in `difference`.

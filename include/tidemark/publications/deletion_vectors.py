@@ -4,6 +4,7 @@ The format is that of the section "Deletion Vectors" of Delta's protocol: a 64-b
 behind a magic number. A file holds several vectors, each with its size and a checksum.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ _VERSION = b"\x01"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_LENGTH = 20
 _BLOCK, _BASE = 4, 85
+_NUMBERED = re.compile(rf"{FOLDER}/deletion_vector_([0-9a-f]{{8}}-[0-9a-f]{{4}})-.*\.bin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +77,23 @@ class VectorPlace:
         return f"{folder}/{_file_name(name)}" if folder else _file_name(name)
 
 
+def numbered_name(number: int, random: UUID) -> UUID:
+    """Returns the name of a file of vectors that begins with the number of a step, for clean-ups; 48 bits of it."""
+    return UUID(bytes=number.to_bytes(6) + random.bytes[6:])
+
+
+def number_of(path: str) -> int | None:
+    """Returns the number in the path of a file of vectors; None if the path is none."""
+    found = _NUMBERED.fullmatch(path)
+    return None if found is None else int(found[1].replace("-", ""), 16)
+
+
 def write_vectors(vectors: Mapping[str, BitMap64], name: UUID) -> tuple[str, bytes, dict[str, VectorPlace]]:
     """Returns path and bytes of one file with several vectors, and the place of each.
 
     Args:
         vectors: positions of deleted rows, by data file.
-        name: names the file; random.
+        name: names the file; see `numbered_name`.
     """
     body, places = bytearray(_VERSION), {}
     for file, positions in vectors.items():

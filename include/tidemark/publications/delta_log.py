@@ -166,6 +166,27 @@ class DeltaLog:
             state.known -= 1
         return state
 
+    def oldest(self) -> TableState | None:
+        """Returns the oldest version that a Delta log checkpoint holds and later commits lead on from.
+
+        Its `known` is 0, and it has no files, if all commits are there; None if there is no table.
+
+        Raises:
+            StoreError: a file of the log cannot be read.
+        """
+        commits, checkpoints = self._list()
+        newest = max([*commits, *checkpoints], default=-1)
+        if newest < 0:
+            return None
+        if commits >= set(range(newest + 1)):
+            return TableState(version=-1, known=0)
+        base = next(v for v in sorted(checkpoints) if commits >= set(range(v + 1, newest + 1)))
+        state = TableState(version=base, known=base + 1)
+        for path in checkpoints[base]:
+            for action in _checkpointed(self.folder.read(path)):
+                state.apply(action)
+        return state
+
     def actions(self, version: int) -> list[dict[str, Any]]:
         """Returns the actions of a commit.
 

@@ -22,9 +22,10 @@ from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
-from tidemark.ports.publishing import Difference, Step
-from tidemark.publications.deletion_vectors import VectorPlace, read_vector, write_vectors
+from tidemark.ports.publishing import Difference, Part, Step
+from tidemark.publications.deletion_vectors import VectorPlace, numbered_name, read_vector, write_vectors
 from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
+from tidemark.publications.mirror_cleanup import clean_up, part_path
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.tables.delta_tables import arrow_schema, plain_schema, shape
@@ -99,13 +100,13 @@ class DeltaMirrorTable:
         return self._commit(step, lambda state: self._difference(state, step, difference))
 
     def replace(
-        self, step: Step, tables: Callable[[], Iterable[pa.Table]], replaces: Replaceable = Replaceable.UNTOUCHED
+        self, step: Step, parts: Sequence[Part], replaces: Replaceable = Replaceable.UNTOUCHED
     ) -> PublishedVersion:
         """Replaces all rows of the table, or creates it.
 
         Args:
             step: the publication.
-            tables: returns all rows of the state, in `columns`, in tables that fit into memory.
+            parts: all rows of the state, in `columns`; one file each.
             replaces: the rows that it may replace.
 
         Raises:
@@ -118,7 +119,7 @@ class DeltaMirrorTable:
             if state.version >= 0:
                 self._refuse_rows(state, step, replaces)
             if not written:
-                written.extend(self._write(step, _in_files(tables())))
+                written.extend(self._write_parts(step, parts))
             return self._replacement(state, step, written)
 
         return self._commit(step, entry)
@@ -167,7 +168,10 @@ class DeltaMirrorTable:
         if version and version % _LOG_CHECKPOINTS == 0:
             # It only saves readers work, and the version is there: the next one is written ten versions later.
             with suppress(DeltaError, OSError, StoreError):
-                self.folder.table().create_checkpoint()
+                table = self.folder.table()
+                table.create_checkpoint()
+                table.cleanup_metadata()
+                clean_up(self.folder, self.application)
 
     def _refuse_rows(self, state: TableState, step: Step, replaces: Replaceable) -> None:
         """Refuses a rebuild of a table whose rows it may not replace."""
@@ -269,7 +273,9 @@ class DeltaMirrorTable:
                 written += self._write(step, _merged([table], self.keys))
         places: Mapping[str, VectorPlace] = {}
         if plan.marked:
-            path, body, places = write_vectors({p: plan.deleted[p] for p in plan.marked}, self.make_id())
+            path, body, places = write_vectors(
+                {p: plan.deleted[p] for p in plan.marked}, numbered_name(step.number, self.make_id())
+            )
             self.folder.put(path, body)
             entry.bytes += len(body)
         entry.bytes += sum(w.size for w in written)
@@ -347,17 +353,31 @@ class DeltaMirrorTable:
         kept = BitMap64(range(rows.num_rows)) - deleted
         return rows.take(pa.array(kept.to_array(), pa.uint64())).cast(arrow_schema(self.columns))
 
-    def _write(self, step: Step, tables: "Iterable[pa.Table]") -> "list[_Written]":
-        made = []
-        for table in tables:
-            if not table.num_rows:
+    def _write(self, step: Step, tables: Iterable[pa.Table]) -> "list[_Written]":
+        return [self._put(part_path(step.number, str(self.make_id())), table) for table in tables if table.num_rows]
+
+    def _write_parts(self, step: Step, parts: Sequence[Part]) -> "list[_Written]":
+        """Writes one file for each part, unless an earlier try of the same rebuild has written it: files are whole."""
+        made, columns = list[_Written](), arrow_schema(self.columns)
+        for part in parts:
+            path = part_path(step.number, f"{step.lineage}-{part.name}")
+            body = self.folder.get(path)
+            if body is not None:
+                rows = pq.ParquetFile(io.BytesIO(body)).metadata.num_rows
+                made.append(_Written(path=path, size=len(body), rows=rows))
                 continue
-            raw = io.BytesIO()
-            pq.write_table(table.cast(arrow_schema(self.columns)), raw, compression="zstd", row_group_size=_ROW_GROUP)
-            path, body = f"part-{step.number:012d}-{self.make_id()}.zstd.parquet", raw.getvalue()
-            self.folder.put(path, body)
-            made.append(_Written(path=path, size=len(body), rows=table.num_rows))
+            keys = [(key, "ascending") for key in self.keys]
+            rows = pa.concat_tables([columns.empty_table(), *(t.cast(columns) for t in part.read())]).sort_by(keys)
+            if rows.num_rows:
+                made.append(self._put(path, rows))
         return made
+
+    def _put(self, path: str, table: pa.Table) -> "_Written":
+        raw = io.BytesIO()
+        pq.write_table(table.cast(arrow_schema(self.columns)), raw, compression="zstd", row_group_size=_ROW_GROUP)
+        body = raw.getvalue()
+        self.folder.put(path, body)
+        return _Written(path=path, size=len(body), rows=table.num_rows)
 
     def _info(self, step: Step, operation: str, rows: int, now: int) -> dict[str, Any]:
         return {
@@ -418,18 +438,6 @@ class _FilePlan:
         more = [path for path in paths if path not in self.emptied and path not in self.rewritten]
         self.rewritten += more
         self.marked = [path for path in self.marked if path not in more]
-
-
-def _in_files(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yields tables of about the rows of one file."""
-    parts: list[pa.Table] = []
-    for table in tables:
-        parts.append(table)
-        if sum(p.num_rows for p in parts) >= ROWS_PER_FILE:
-            yield pa.concat_tables(parts)
-            parts = []
-    if parts:
-        yield pa.concat_tables(parts)
 
 
 def _merged(tables: Sequence[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
 """All kinds of targets, one line each: how each is opened."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
@@ -8,11 +8,11 @@ from uuid import UUID
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from tidemark.declare.publications import DeltaMirror, Publication
+from tidemark.declare.publications import DeltaMirror, JdbcUpsert, Publication
 from tidemark.errors import UsageError
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference, PublicationTarget, Published, Step
+from tidemark.ports.publishing import Difference, Part, PublicationTarget, Published, Step
 from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.sql.resolve import empty_columns
@@ -51,9 +51,9 @@ class MirrorTarget:
         """See `ports.publishing.PublicationTarget`."""
         return self._had(step) or _published(self.table.apply(step, difference()))
 
-    def replace(self, step: Step, tables: Callable[[], Iterable[pa.Table]], replaces: Replaceable) -> Published:
+    def replace(self, step: Step, parts: Sequence[Part], replaces: Replaceable) -> Published:
         """See `ports.publishing.PublicationTarget`."""
-        return _published(self.table.replace(step, tables, replaces))
+        return _published(self.table.replace(step, parts, replaces))
 
     def drop(self, step: Step) -> Published:
         """See `ports.publishing.PublicationTarget`."""
@@ -95,8 +95,22 @@ def _open_mirror(publication: Publication, schema: OperatorSchema, services: Tar
     )
 
 
+def _open_postgres(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
+    from tidemark.publications.postgres_target import PostgresTarget
+
+    upsert = cast("JdbcUpsert", publication)
+    return PostgresTarget(
+        url=upsert.url,
+        table=upsert.table,
+        application=f"tidemark/{services.pipeline}/{upsert.name}",
+        keys=tuple(key.name for key in schema.keys),
+        columns=arrow_schema(empty_columns(schema)),
+    )
+
+
 _OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], PublicationTarget]] = {
     DeltaMirror.kind: _open_mirror,
+    JdbcUpsert.kind: _open_postgres,
 }
 
 

@@ -1,22 +1,27 @@
 """The states of one operator as targets get them: all rows of a checkpoint, or the changes between two."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import key_columns
-from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference
-from tidemark.readers.checkpoint_reader import read_checkpoint, stream_checkpoint
+from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
+from tidemark.ports.publishing import Difference, Part
+from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
 from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
 from tidemark.readers.state_diff import Comparison, compare_states, expires
+from tidemark.readers.state_reader import range_reader
 from tidemark.readers.stored_rows import StoredRows
 from tidemark.sql.resolve import empty_columns
 from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
+
+ROWS_PER_PART = 2_000_000
+"""Stored rows of a part, at most twice as many as its keys as a rule: a file of 32 to 128 MiB for ordinary rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +36,18 @@ class OperatorStates:
     warehouse: Root
     uid: str
 
-    def tables(self, checkpoint: Checkpoint) -> Iterator[pa.Table]:
-        """See `ports.publishing.PublishedStates`."""
-        return stream_checkpoint(self.warehouse, checkpoint, self.uid)
+    def parts(self, checkpoint: Checkpoint) -> list[Part]:
+        """See `ports.publishing.PublishedStates`; a part is a range of key groups."""
+        schema, handle = checkpoint.plan.schemas[self.uid], checkpoint.handles[self.uid]
+        read = range_reader(self.warehouse, schema, handle, checkpoint.now)
+        count = max(1, min(math.ceil(handle.rows / ROWS_PER_PART), schema.key_groups))
+
+        def part(of: KeyGroupRange) -> Part:
+            # An erasure revises the manifest, and the rows of the key with it.
+            name = f"{checkpoint.revision}-{of.first}-{of.last}"
+            return Part(name=name, read=lambda: (pa.Table.from_batches([batch]) for batch in read(of)))
+
+        return [part(of) for of in key_group_ranges(schema.key_groups, count)]
 
     def difference(
         self, before: Checkpoint, after: Checkpoint, ancestor: int, erased: Sequence[tuple[object, ...]]

@@ -69,14 +69,35 @@ class TargetFolder:
         return found
 
     def list(self, below: str) -> Sequence[str]:
-        """Returns the paths of all files with a prefix that ends with `/`, in order.
+        """Returns the paths of all files with a prefix that ends with `/`, or with an empty one, in order.
 
         Raises:
             StoreError: it cannot be listed.
         """
         if isinstance(self.root, str):
-            return LocalStore(Path(self.root)).list(below)
+            root = Path(self.root)
+            if not below:
+                return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+            return LocalStore(root).list(below)
         return [path for path, _ in self.root.list_sizes(below)]
+
+    def delete(self, path: str) -> None:
+        """Deletes a file; does nothing if it is gone.
+
+        Raises:
+            StoreError: it cannot be deleted.
+        """
+        if not isinstance(self.root, str):
+            self.root.remove(path)
+            return
+        try:
+            Path(self.root, path).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{self}/{path} cannot be deleted: {error.strerror or error}",
+                safe="every checkpoint is intact, and no version of the table names the file.",
+                next="correct the permissions of the folder.",
+            ) from error
 
     def open(self, path: str) -> Any:  # noqa: ANN401
         """Opens a file, by its path in the log, for reading at any offset."""

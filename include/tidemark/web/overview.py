@@ -16,6 +16,7 @@ from tidemark.answers.checkpoint_overview import (
     ReadIds,
     StopReason,
 )
+from tidemark.answers.publication_facts import PublicationStatus
 from tidemark.answers.run_facts import RunFacts
 from tidemark.answers.timeline_facts import PinnedCheckpoint, RunProducts, SavepointFacts, TimelineNode
 from tidemark.context import Context
@@ -27,6 +28,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import observability, runs, savepoints
 from tidemark.operations import timelines as timeline_operations
+from tidemark.operations.publications import publishing
 from tidemark.operations.timelines import describe_timeline
 from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus, History, HistoryEntry
@@ -103,6 +105,16 @@ def list_timelines(context: Context, name: str) -> list[TimelineNode]:
         on.setdefault(record.timeline, []).append(PinnedCheckpoint(name=record.name, checkpoint=record.checkpoint))
     found = timeline_operations.list_timelines(context, name)
     return [_node(b, on.get(b.timeline, [])) for b in found]
+
+
+def list_publications(context: Context, name: str) -> list[PublicationStatus]:
+    """Every publication that was begun, by name; the API server reads no pipeline files.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    context = glance_at(context)
+    return publishing.list_begun(context, history_cache.require_planned(context, name))
 
 
 def list_savepoints(context: Context, name: str, *, disposed: bool = False) -> list[SavepointFacts]:

@@ -16,6 +16,7 @@ from tidemark.airflow.ui.shared import shared_context
 from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, OperatorDetails
 from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointsOverview, PipelineFacts
 from tidemark.answers.lineage_graph import LineageGraph
+from tidemark.answers.publication_facts import PublicationStatus
 from tidemark.answers.retention_facts import RetentionPreview
 from tidemark.answers.row_sources import DeadLetterPage, RecordPage, RowOrigin, SinkOrigin
 from tidemark.answers.timeline_facts import (
@@ -145,6 +146,12 @@ def dead_letters(
 def timelines(pipeline: Readable) -> list[TimelineNode]:
     """The tree of timelines."""
     return overview.list_timelines(shared_context(), pipeline)
+
+
+@router.get("/pipelines/{pipeline}/publications")
+def publications(pipeline: Readable) -> list[PublicationStatus]:
+    """Publications: the checkpoint that each target has, and how far it is behind."""
+    return overview.list_publications(shared_context(), pipeline)
 
 
 @router.get("/pipelines/{pipeline}/savepoints")

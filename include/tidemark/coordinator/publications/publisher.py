@@ -262,7 +262,7 @@ class StatePublisher:
         if begun.mode is PublicationMode.DROP:
             return target.drop(step)
         if begun.mode is PublicationMode.REBUILD:
-            return target.replace(step, lambda: self.states.tables(after), begun.replaces)
+            return target.replace(step, self.states.parts(after), begun.replaces)
         return target.apply(step, lambda: self._difference(begun, after))
 
     def _difference(self, begun: PublicationBegun, after: Checkpoint) -> Difference:

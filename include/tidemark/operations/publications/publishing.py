@@ -17,6 +17,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.publications.publisher import MadeStep, StatePublisher
 from tidemark.coordinator.records.publication_steps import PublicationSteps
+from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.publications import Publication, thaw
 from tidemark.environment import open_bucket_folder, random_id
 from tidemark.errors import ConflictError, NotFoundError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from tidemark.model.schema.operator_schema import OperatorSchema
     from tidemark.ports.publishing import PublicationTarget
     from tidemark.storage.local_store import Root
+
+
+_MOST_BEHIND = 1000
+"""So many checkpoints are counted at most, because each is a manifest to read."""
 
 
 def publish(context: Context, name: str, publication: str) -> list[PublishedFacts]:
@@ -122,6 +127,21 @@ def list_publications(context: Context, name: str) -> list[PublicationStatus]:
     return [_status(coordinator, n, newest[n], declared.get(n)) for n in sorted(newest)]
 
 
+def list_begun(context: Context, name: str) -> list[PublicationStatus]:
+    """Like `list_publications`, without reading the pipeline's file: those that were begun count as declared.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    coordinator = context.coordinator(context.require_pipeline(name))
+    steps, found = PublicationSteps(coordinator.objects), list[PublicationStatus]()
+    for publication in steps.names():
+        newest = steps.newest(publication)
+        if newest is not None:
+            found.append(_status(coordinator, publication, newest, (newest.uid, _thawed(newest))))
+    return found
+
+
 def find_publication(context: Context, name: str, publication: str) -> PublicationStatus:
     """Returns one of `list_publications`.
 
@@ -187,7 +207,7 @@ def _status(
         uid, publication = newest.uid, _thawed(newest)
     had = 0 if made is None else made[0].checkpoint
     line = (c.id for c in coordinator.checkpoints())
-    behind = sum(1 for _ in takewhile(lambda number: number > had, line))
+    behind = sum(1 for _ in takewhile(lambda number: number > had, islice(line, _MOST_BEHIND)))
     return PublicationStatus(
         publication=name,
         uid=uid,
@@ -210,9 +230,10 @@ def _state(
         return "removed"
     if newest is not None and steps.done(newest) is None:
         return "begun"
-    if not has_rows:
+    if newest is None or not has_rows:
         return "new"
-    return "behind" if behind else "current"
+    # An erasure is published even without a newer checkpoint.
+    return "behind" if behind or Erasures(steps.objects).newest() > newest.erasures else "current"
 
 
 def _counts(changes: "pa.Table") -> dict[str, int]:

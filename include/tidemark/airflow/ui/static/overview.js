@@ -3,6 +3,7 @@
 import { Chart, partitions, whole } from "./charts.js";
 import { Answered, bytes, C, count, duration, h, Muted, Name, ours, Panel, React, Status, Trouble, useAnswer,
   when } from "./ui.js";
+import { Publications } from "./publications.js";
 import { Rows } from "./table.js";
 
 export function Overview({ data, facts, onCheckpoint }) {
@@ -11,6 +12,7 @@ export function Overview({ data, facts, onCheckpoint }) {
     data.trouble && h(Trouble, { error: data.trouble }),
     h(Health, { data, facts }),
     h(Latest, { latest: data.latest, onCheckpoint }),
+    h(Publications, { pipeline: data.pipeline, onCheckpoint }),
     h(Answered, { answer: series, what: "the charts" }, (points) => h(Charts, { points, onCheckpoint })),
     h(Percentiles, { summary: data.summary }));
 }

@@ -52,10 +52,12 @@ function Savepoints({ data, pipeline, facts, onCheckpoint, again }) {
   if (data.length === 0) return h(Empty, { title: "No savepoints" },
     "A savepoint pins a checkpoint under a name, so that it stays: open a checkpoint in the history to create one.");
   const there = dags === null || dags.error ? {} : dags;
+  // All buttons come at once: a click misses one that moves while others appear.
+  const deeds = dags === null ? [] : DEEDS.filter(([kind]) => kind === "dispose" || there[kind]);
   const close = () => setOpen({});
   const toggle = (savepoint, kind) => setOpen(open.savepoint === savepoint && open.kind === kind ? {}
     : { savepoint, kind });
-  const buttons = (s) => DEEDS.filter(([kind]) => kind === "dispose" || there[kind]).map(([kind, word]) => h(C.Button, {
+  const buttons = (s) => deeds.map(([kind, word]) => h(C.Button, {
     key: kind, size: "2xs", variant: "outline", ...(kind === "dispose" ? { colorPalette: "red" } : {}),
     "aria-expanded": open.savepoint === s.name && open.kind === kind,
     "aria-label": `${word} savepoint ${s.name}`, onClick: () => toggle(s.name, kind) }, word));

@@ -1,0 +1,10 @@
+"""Publishes the trips' buses; each test declares the path of the mirror."""
+
+from dataclasses import replace
+
+from tests.airflow.pipelines.trips import trips
+from tidemark import DeltaMirror
+from tidemark.airflow import publication_dag
+
+(buses,) = trips.operators
+dag = publication_dag(replace(trips, operators=[replace(buses, publish=[DeltaMirror("/lake/buses")])]))

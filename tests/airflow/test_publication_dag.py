@@ -1,0 +1,97 @@
+"""The DAG that publishes: after checkpoints, a task and an asset for each publication, and a failure of its own."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.airflow.conftest import LogText, load_dag
+from tests.airflow.pipelines.trips import trips
+from tests.airflow.test_dag_runs import states
+from tests.publications.published_ward import read_counts
+from tests.support.airflow import AirflowPipeline
+from tests.support.airflow_disk import AirflowDiskContext, AirflowDiskPipeline
+from tidemark import DeltaMirror
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import DeclarationError
+from tidemark.operations import checkpoints
+from tidemark.ports import PlanRequest
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+TASK = "buses-mirror"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake" / "buses"
+
+
+@pytest.fixture
+def disk(world: AirflowPipeline, lake: Path, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
+    """A checkpoint of two buses, which are published to `lake`."""
+    made, (buses,) = AirflowDiskPipeline(), trips.operators
+    published = replace(trips, operators=[replace(buses, publish=[DeltaMirror(str(lake))])])
+
+    def pipeline(self: AirflowDiskContext, name: str) -> Pipeline:
+        return published
+
+    monkeypatch.setattr(AirflowDiskContext, "pipeline", pipeline)
+    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
+    drive(made, 0)
+    return made
+
+
+def drive(disk: AirflowDiskPipeline, day: int) -> None:
+    """A checkpoint of a day."""
+    disk.drive("a", 1, day=day)
+    disk.drive("b", 5, day=day)
+    checkpoints.run_once(disk.open_context(), "trips", PlanRequest(origin="test"))
+
+
+def events(dag_run: Any) -> list[dict[str, Any]]:
+    """The events of the publication's asset, oldest first."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        found = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        mine = found.filter(AssetModel.name == f"trips/publication/{TASK}", AssetEvent.source_run_id == dag_run.run_id)
+        return [dict(event.extra) for event in mine.order_by(AssetEvent.id)]
+
+
+def test_it_has_a_task_for_each_publication_and_follows_checkpoints(airflow_home: object) -> None:
+    from tidemark.airflow import publication_dag
+
+    dag = load_dag("trips_publish")
+    assert [task.task_id for task in dag.tasks] == [TASK]
+    assert dag.max_active_runs == 1
+    assert "trips/completed" in str(dag.timetable.asset_condition.as_expression())
+    with pytest.raises(DeclarationError, match="declares no publication"):
+        publication_dag(trips)
+
+
+def test_a_run_publishes_and_tells_the_asset(disk: AirflowDiskPipeline, lake: Path, log_text: LogText) -> None:
+    run = load_dag("trips_publish").test()
+    assert states(run) == {TASK: "success"}
+    (event,) = events(run)
+    assert (event["mode"], event["checkpoint"], event["version"]) == ("rebuild", "chk-1", "0")
+    assert read_counts(lake, "bus") == 2
+    again = load_dag("trips_publish").test()
+    assert (states(again), events(again)) == ({TASK: "success"}, [])
+    drive(disk, 1)
+    run = load_dag("trips_publish").test()
+    assert [event["mode"] for event in events(run)] == ["difference"]
+
+
+def test_a_changed_table_fails_its_run_only_and_is_not_tried_again(
+    disk: AirflowDiskPipeline, lake: Path, log_text: LogText
+) -> None:
+    load_dag("trips_publish").test()
+    DeltaTable(str(lake)).delete("bus = 'a'")
+    drive(disk, 1)
+    assert states(load_dag("trips_publish").test()) == {TASK: "failed"}
+    assert "MIRROR_CHANGED" in log_text() and f"tidemark publication rebuild trips {TASK}" in log_text()
+    drive(disk, 2)
+    assert len(disk.checkpoints()) == 3
