@@ -16,6 +16,7 @@ EXTRAS = {
     "grpc": "spark",
     "numpy": "read",
     "pandas": "read",
+    "psycopg": "postgres",
     "pyarrow": "read",
     "pyroaring": "spark",
     "pyspark": "spark",

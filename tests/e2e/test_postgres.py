@@ -19,9 +19,9 @@ from devstack.credentials import ADMIN, load_credentials
 from devstack.demo.topic_loader import TopicLoader
 from tests.e2e.airflow_pages import AirflowServer
 from tests.e2e.conftest import ROOT, Stack
-from tests.e2e.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.e2e.test_scheduler import PATIENCE, buses, finished, triggered, trip, unpause
 from tests.support.kafka import Topics
+from tests.support.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.support.prerequisites import needs
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from tidemark.errors import TargetChangedError
 from tidemark.model.retention.publication_records import Replaceable
-from tidemark.ports.publishing import Difference, Part, Step
+from tidemark.ports.publishing import Difference, StatePart, Step
 from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.tables.delta_tables import arrow_schema
@@ -60,7 +60,7 @@ class MirrorWalk:
         """Publishes the whole state."""
         before, self.lineage = self.lineage, f"lineage-{next(self._numbers)}"
         step, rows = self._step(self.number + 1, self.number, before), to_rows(self.state)
-        parts = [Part(name="0", read=lambda: [rows.slice(0, 3), rows.slice(3)])]
+        parts = [StatePart(name="0", read=lambda: [rows.slice(0, 3), rows.slice(3)])]
         applied = self.mirror.replace(step, parts, replaces)
         self.done(applied)
 

@@ -69,10 +69,14 @@ class PublishedWard:
 
     def declare(self, change: Callable[[str], str] = str) -> None:
         """Declares the pipeline, with a mirror of each operator."""
-        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold")
+        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold, JdbcUpsert")
         for uid in UIDS:
-            text = text.replace(f'("{uid}", ', f'("{uid}", publish=[DeltaMirror("{self.mirror(uid)}")], ')
+            text = text.replace(f'("{uid}", ', f'("{uid}", publish=[{self.target(uid)}], ')
         self.tidemark.declare(change(text), file="ward.py", name=NAME)
+
+    def target(self, uid: str) -> str:
+        """The declaration of an operator's target."""
+        return f'DeltaMirror("{self.mirror(uid)}")'
 
     def mirror(self, uid: str) -> Path:
         """The table of an operator's mirror."""
@@ -117,7 +121,8 @@ class PublishedWard:
         before = self.context.__dict__.get("listener")
         self.context.__dict__["listener"] = killing(step, when)
         try:
-            publishing.publish(self.context, NAME, f"{uid}-mirror")
+            (name,) = (p.name for of, p in self.pipeline.publications if of == uid)
+            publishing.publish(self.context, NAME, name)
         except Killed:
             pass
         finally:

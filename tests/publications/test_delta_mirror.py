@@ -21,11 +21,11 @@ from tests.publications.mirror_walk import COLUMNS, KEYS, MirrorWalk, read, to_k
 from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
-from tidemark.ports.publishing import Difference, Part, Step
+from tidemark.ports.publishing import Difference, StatePart, Step
 from tidemark.publications import delta_mirror
 from tidemark.publications.delta_log import LOG, DeltaLog, path_of
 from tidemark.publications.delta_mirror import DeltaMirrorTable
-from tidemark.publications.mirror_cleanup import clean_up
+from tidemark.publications.mirror_files import clean_up
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.storage.s3_folder import S3Folder
 
@@ -132,7 +132,7 @@ def test_a_rebuild_that_is_overtaken_by_maintenance_reads_the_state_once(walk: M
 
     compact = DeltaTable(str(walk.path)).optimize.compact
     applied = replace(walk.mirror, folder=Overtaken(str(walk.path), [compact])).replace(
-        step, [Part(name="all", read=tables)]
+        step, [StatePart(name="all", read=tables)]
     )
     assert (applied.version, reads) == (3, [1])
     assert read(walk.path, 3) == walk.state
@@ -322,14 +322,14 @@ def test_a_rebuild_goes_on_with_the_parts_that_were_written(tmp_path: Path) -> N
     walk.state = {("a", n): n for n in range(9)}
     step = Step(number=1, previous=0, lineage="x", previous_lineage="", checkpoint=1, timeline="t1")
 
-    def part(n: int, *, fails: bool = False) -> Part:
+    def part(n: int, *, fails: bool = False) -> StatePart:
         def rows() -> list[pa.Table]:
             if fails:
                 raise RuntimeError
             read.append(n)
             return [to_rows({key: n for key, n in list(walk.state.items())[3 * n : 3 * n + 3]})]
 
-        return Part(name=str(n), read=rows)
+        return StatePart(name=str(n), read=rows)
 
     with pytest.raises(RuntimeError):
         walk.mirror.replace(step, [part(0), part(1), part(2, fails=True)])
@@ -372,7 +372,7 @@ def test_a_mirror_in_a_bucket(folder: S3Folder) -> None:
     )
     state = {("a", n): n for n in range(30)}
     first = Step(number=1, previous=0, lineage="x", previous_lineage="", checkpoint=1, timeline="t1")
-    assert mirror.replace(first, [Part(name="all", read=lambda: [to_rows(state)])]).version == 0
+    assert mirror.replace(first, [StatePart(name="all", read=lambda: [to_rows(state)])]).version == 0
     second, difference = replace(first, number=2, previous=1, previous_lineage="x"), _difference({("a", 3): 7})
     assert mirror.apply(second, difference).version == 1
     assert mirror.apply(second, difference).version == 1, "done before"

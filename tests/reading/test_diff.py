@@ -81,7 +81,7 @@ def test_a_diff_equals_a_comparison_of_everything(seed: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 2))
-def test_branches_are_compared_from_their_shared_ancestor(seed: int, tmp_path: Path) -> None:
+def test_branches_are_compared_from_their_common_ancestor(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}; repeat with TIDEMARK_TEST_SEED={seed}")
     chance = random.Random(seed)
     ledger = Ledger.at(tmp_path)

@@ -131,7 +131,7 @@ class JdbcUpsert(Publication):
     The table `tidemark_publications` in the same schema has a row for each publication, with its checkpoint.
 
     Attributes:
-        url: the database, as in `postgresql://user@host:5432/database`. What it lacks, such as the password, is taken
+        url: the database, as in `postgresql://user@host:5432/database`. Missing parts, such as the password, come
             from the variables and the password file of libpq (`PGPASSWORD`, `PGPASSFILE`); records and messages
             contain neither user nor password.
         table: the table, with or without a schema. Publications create it.

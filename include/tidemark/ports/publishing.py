@@ -66,7 +66,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StatePart:
     """A part of a state that fits into memory.
 
     Attributes:
@@ -100,7 +100,7 @@ class PublicationTarget(Protocol):
             StoreError: it cannot be read or written.
         """
 
-    def replace(self, step: Step, parts: Sequence[Part], replaces: Replaceable) -> Published:
+    def replace(self, step: Step, parts: Sequence[StatePart], replaces: Replaceable) -> Published:
         """Replaces all rows of the target, or creates it. Parts that an earlier try has written are not read again.
 
         Args:
@@ -145,7 +145,7 @@ class PublishedStates(Protocol):
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
 
-    def parts(self, checkpoint: Checkpoint) -> Sequence[Part]:
+    def parts(self, checkpoint: Checkpoint) -> Sequence[StatePart]:
         """Returns all rows of a checkpoint, unread.
 
         Raises:

@@ -22,10 +22,10 @@ from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
-from tidemark.ports.publishing import Difference, Part, Step
+from tidemark.ports.publishing import Difference, StatePart, Step
 from tidemark.publications.deletion_vectors import VectorPlace, numbered_name, read_vector, write_vectors
 from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
-from tidemark.publications.mirror_cleanup import clean_up, part_path
+from tidemark.publications.mirror_files import FilePlan, NewFile, clean_up, marking, part_path, removal
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.tables.delta_tables import arrow_schema, plain_schema, shape
@@ -100,7 +100,7 @@ class DeltaMirrorTable:
         return self._commit(step, lambda state: self._difference(state, step, difference))
 
     def replace(
-        self, step: Step, parts: Sequence[Part], replaces: Replaceable = Replaceable.UNTOUCHED
+        self, step: Step, parts: Sequence[StatePart], replaces: Replaceable = Replaceable.UNTOUCHED
     ) -> PublishedVersion:
         """Replaces all rows of the table, or creates it.
 
@@ -113,7 +113,7 @@ class DeltaMirrorTable:
             TargetChangedError: the table has other rows, or features that a mirror cannot have.
             StoreError: the table cannot be read or written.
         """
-        written: list[_Written] = []
+        written: list[NewFile] = []
 
         def entry(state: TableState) -> "_Entry":
             if state.version >= 0:
@@ -214,7 +214,7 @@ class DeltaMirrorTable:
             next=f"{self._rebuild}    (replaces all rows of the table).",
         )
 
-    def _replacement(self, state: TableState, step: Step, written: "Sequence[_Written]") -> "_Entry":
+    def _replacement(self, state: TableState, step: Step, written: Sequence[NewFile]) -> "_Entry":
         now = self.now_ms()
         entry = _Entry(inserted=sum(w.rows for w in written), bytes=sum(w.size for w in written))
         if state.version >= 0 and (why := misfit(state)) is not None:
@@ -228,7 +228,7 @@ class DeltaMirrorTable:
         entry.actions.append({"metaData": self._metadata(state, step, now)})
         for file in state.files.values():
             entry.deleted += (file.rows or 0) - file.deleted
-            entry.actions.append(_removal(file, now))
+            entry.actions.append(removal(file, now))
         entry.actions += [w.action(now) for w in written]
         return entry
 
@@ -282,15 +282,13 @@ class DeltaMirrorTable:
         rows = state.live_rows - entry.deleted + entry.inserted
         entry.actions += [self._info(step, "MERGE", rows, now), self._transaction(step, now)]
         for path in (*plan.emptied, *plan.rewritten, *plan.marked):
-            entry.actions.append(_removal(state.files[path], now))
-        entry.actions += [_marking(state.files[path], places[path], now) for path in plan.marked]
+            entry.actions.append(removal(state.files[path], now))
+        entry.actions += [marking(state.files[path], places[path], now) for path in plan.marked]
         entry.actions += [w.action(now) for w in written]
         return entry
 
-    def _plan(
-        self, state: TableState, deleted: dict[str, BitMap64], touched: set[str], upserts: pa.Table
-    ) -> "_FilePlan":
-        plan = _FilePlan(deleted=deleted)
+    def _plan(self, state: TableState, deleted: dict[str, BitMap64], touched: set[str], upserts: pa.Table) -> FilePlan:
+        plan = FilePlan(deleted=deleted)
         for path in sorted(touched):
             rows = self._rows(state.files[path])
             left = rows - len(deleted[path])
@@ -353,18 +351,18 @@ class DeltaMirrorTable:
         kept = BitMap64(range(rows.num_rows)) - deleted
         return rows.take(pa.array(kept.to_array(), pa.uint64())).cast(arrow_schema(self.columns))
 
-    def _write(self, step: Step, tables: Iterable[pa.Table]) -> "list[_Written]":
+    def _write(self, step: Step, tables: Iterable[pa.Table]) -> list[NewFile]:
         return [self._put(part_path(step.number, str(self.make_id())), table) for table in tables if table.num_rows]
 
-    def _write_parts(self, step: Step, parts: Sequence[Part]) -> "list[_Written]":
+    def _write_parts(self, step: Step, parts: Sequence[StatePart]) -> list[NewFile]:
         """Writes one file for each part, unless an earlier try of the same rebuild has written it: files are whole."""
-        made, columns = list[_Written](), arrow_schema(self.columns)
+        made, columns = list[NewFile](), arrow_schema(self.columns)
         for part in parts:
             path = part_path(step.number, f"{step.lineage}-{part.name}")
             body = self.folder.get(path)
             if body is not None:
                 rows = pq.ParquetFile(io.BytesIO(body)).metadata.num_rows
-                made.append(_Written(path=path, size=len(body), rows=rows))
+                made.append(NewFile(path=path, size=len(body), rows=rows))
                 continue
             keys = [(key, "ascending") for key in self.keys]
             rows = pa.concat_tables([columns.empty_table(), *(t.cast(columns) for t in part.read())]).sort_by(keys)
@@ -372,12 +370,12 @@ class DeltaMirrorTable:
                 made.append(self._put(path, rows))
         return made
 
-    def _put(self, path: str, table: pa.Table) -> "_Written":
+    def _put(self, path: str, table: pa.Table) -> NewFile:
         raw = io.BytesIO()
         pq.write_table(table.cast(arrow_schema(self.columns)), raw, compression="zstd", row_group_size=_ROW_GROUP)
         body = raw.getvalue()
         self.folder.put(path, body)
-        return _Written(path=path, size=len(body), rows=table.num_rows)
+        return NewFile(path=path, size=len(body), rows=table.num_rows)
 
     def _info(self, step: Step, operation: str, rows: int, now: int) -> dict[str, Any]:
         return {
@@ -401,18 +399,6 @@ class DeltaMirrorTable:
         return {"txn": {"appId": self.application, "version": step.number, "lastUpdated": now}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
-    """A data file that was written."""
-
-    path: str
-    size: int
-    rows: int
-
-    def action(self, now: int) -> dict[str, Any]:
-        return {"add": _add(self.path, self.size, now, json.dumps({"numRecords": self.rows}))}
-
-
 @dataclass(slots=True, kw_only=True)
 class _Entry:
     """An entry of the log, with counts of its changes."""
@@ -423,49 +409,8 @@ class _Entry:
     bytes: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class _FilePlan:
-    """The future of each file with deleted rows: it has none left, it is rewritten, or a vector marks them."""
-
-    deleted: dict[str, BitMap64]
-    emptied: list[str] = field(default_factory=list)
-    rewritten: list[str] = field(default_factory=list)
-    marked: list[str] = field(default_factory=list)
-    merges: bool = False
-
-    def rewrite(self, paths: Iterable[str]) -> None:
-        """Rewrites some files, unless no row of them is left."""
-        more = [path for path in paths if path not in self.emptied and path not in self.rewritten]
-        self.rewritten += more
-        self.marked = [path for path in self.marked if path not in more]
-
-
 def _merged(tables: Sequence[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
     """Yields the rows of some tables in order of keys, in tables of at most the rows of one file."""
     whole = pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
     for start in range(0, whole.num_rows, ROWS_PER_FILE):
         yield whole.slice(start, ROWS_PER_FILE)
-
-
-def _add(path: str, size: int, now: int, stats: str | None) -> dict[str, Any]:
-    found = {"path": path, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
-    return found if stats is None else {**found, "stats": stats}
-
-
-def _marking(file: MirrorFile, place: VectorPlace, now: int) -> dict[str, Any]:
-    stats = {**json.loads(file.stats or "{}"), "tightBounds": False}
-    return {"add": {**_add(file.path, file.size, now, json.dumps(stats)), "deletionVector": place.to_json()}}
-
-
-def _removal(file: MirrorFile, now: int) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "path": file.path,
-        "deletionTimestamp": now,
-        "dataChange": True,
-        "extendedFileMetadata": True,
-        "partitionValues": {},
-        "size": file.size,
-    }
-    if file.vector is not None:
-        found["deletionVector"] = file.vector.to_json()
-    return {"remove": found}

@@ -12,7 +12,7 @@ from tidemark.declare.publications import DeltaMirror, JdbcUpsert, Publication
 from tidemark.errors import UsageError
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference, Part, PublicationTarget, Published, Step
+from tidemark.ports.publishing import Difference, PublicationTarget, Published, StatePart, Step
 from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.sql.resolve import empty_columns
@@ -51,7 +51,7 @@ class MirrorTarget:
         """See `ports.publishing.PublicationTarget`."""
         return self._had(step) or _published(self.table.apply(step, difference()))
 
-    def replace(self, step: Step, parts: Sequence[Part], replaces: Replaceable) -> Published:
+    def replace(self, step: Step, parts: Sequence[StatePart], replaces: Replaceable) -> Published:
         """See `ports.publishing.PublicationTarget`."""
         return _published(self.table.replace(step, parts, replaces))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
-from tidemark.ports.publishing import Difference, Part
+from tidemark.ports.publishing import Difference, StatePart
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
 from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
@@ -36,16 +36,16 @@ class OperatorStates:
     warehouse: Root
     uid: str
 
-    def parts(self, checkpoint: Checkpoint) -> list[Part]:
+    def parts(self, checkpoint: Checkpoint) -> list[StatePart]:
         """See `ports.publishing.PublishedStates`; a part is a range of key groups."""
         schema, handle = checkpoint.plan.schemas[self.uid], checkpoint.handles[self.uid]
         read = range_reader(self.warehouse, schema, handle, checkpoint.now)
         count = max(1, min(math.ceil(handle.rows / ROWS_PER_PART), schema.key_groups))
 
-        def part(of: KeyGroupRange) -> Part:
+        def part(of: KeyGroupRange) -> StatePart:
             # An erasure revises the manifest, and the rows of the key with it.
             name = f"{checkpoint.revision}-{of.first}-{of.last}"
-            return Part(name=name, read=lambda: (pa.Table.from_batches([batch]) for batch in read(of)))
+            return StatePart(name=name, read=lambda: (pa.Table.from_batches([batch]) for batch in read(of)))
 
         return [part(of) for of in key_group_ranges(schema.key_groups, count)]
 

@@ -17,8 +17,8 @@ from psycopg.sql import SQL, Composable, Identifier
 
 from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.retention.publication_records import Replaceable
-from tidemark.ports.publishing import Difference, Part, Published, Step
-from tidemark.publications.postgres_types import from_value, postgres_type, to_value
+from tidemark.ports.publishing import Difference, Published, StatePart, Step
+from tidemark.publications.postgres_values import from_value, postgres_type, to_value
 
 PROGRESS = "tidemark_publications"
 _CONNECT_SECONDS = 10
@@ -31,7 +31,7 @@ class PostgresTarget:
     """See `ports.publishing.PublicationTarget`.
 
     Attributes:
-        url: the database; libpq's variables fill in what it lacks.
+        url: the database; libpq's variables fill in missing parts.
         table: the table, with or without a schema.
         application: id of the publication, `tidemark/<pipeline>/<name>`.
         keys: names of the key columns.
@@ -68,7 +68,7 @@ class PostgresTarget:
             self._advance(cursor, step)
         return Published(version=str(step.checkpoint), inserted=found.upserts.num_rows, deleted=deleted, bytes=size)
 
-    def replace(self, step: Step, parts: Sequence[Part], replaces: Replaceable) -> Published:
+    def replace(self, step: Step, parts: Sequence[StatePart], replaces: Replaceable) -> Published:
         """See `ports.publishing.PublicationTarget`. After a crash all parts are read again: nothing was kept."""
         with self._transaction() as cursor:
             self._lock(cursor)

@@ -1,6 +1,6 @@
 """Publishes states to their targets, rebuilds, compares and drops publications, and lists them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -23,7 +23,6 @@ from tidemark.environment import open_bucket_folder, random_id
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.core.names import S3Url, is_url
 from tidemark.model.retention.publication_records import PublicationBegun, PublicationMode
-from tidemark.operations.publications.view_texts import view_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +64,7 @@ def drop(context: Context, name: str, publication: str) -> PublishedFacts | None
     if begun is None:
         _declared(context, name, publication)
         return None
-    with _publisher(context, name, begun.uid, _thawed(begun)) as publisher:
+    with _publisher(context, name, begun.uid, _with_login(context, name, begun)) as publisher:
         made = publisher.drop()
     return None if made is None else _facts(made)
 
@@ -90,7 +89,7 @@ def verify(context: Context, name: str, publication: str) -> PublicationCheck:
         )
     begun, checkpoint = found[0], coordinator.checkpoint(found[0].checkpoint)
     schema = checkpoint.plan.schemas[begun.uid]
-    with _publisher(context, name, begun.uid, _thawed(begun)) as publisher:
+    with _publisher(context, name, begun.uid, _with_login(context, name, begun)) as publisher:
         step, rows = publisher.open_target(schema).rows()
     if step != begun.step:
         raise ConflictError(
@@ -178,7 +177,7 @@ def describe_publication(context: Context, name: str, publication: str, limit: i
     return PublicationDetails(
         status=status,
         steps=[_facts(MadeStep(begun=begun, done=done)) for begun, done in steps],
-        views=view_texts(status.place, columns, publication) if columns else {},
+        views=_view_texts(status.place, columns, publication) if columns else {},
     )
 
 
@@ -261,6 +260,14 @@ def _thawed(begun: PublicationBegun) -> Publication:
     return thaw(begun.kind, begun.name, begun.options)
 
 
+def _with_login(context: Context, name: str, begun: PublicationBegun) -> Publication:
+    """The publication of a step as it is declared now, with its user and password; if it moved, as it was recorded."""
+    _, declared = _all_declared(context, name).get(begun.name, ("", None))
+    if declared is not None and (declared.kind, dict(declared.options)) == (begun.kind, dict(begun.options)):
+        return declared
+    return _thawed(begun)
+
+
 @contextmanager
 def _publisher(context: Context, name: str, uid: str, publication: Publication) -> "Iterator[StatePublisher]":
     from tidemark.publications.known_targets import TargetServices, open_target
@@ -314,3 +321,23 @@ def _facts(made: MadeStep) -> PublishedFacts:
         bytes=done.bytes,
         published_at=iso(done.at_ms),
     )
+
+
+def _view_texts(place: str, columns: Sequence[str], name: str) -> Mapping[str, str]:
+    """Returns statements that make a view of a Delta table, by engine; for Trino in the schema of the session.
+
+    Args:
+        place: the table, a path or URL.
+        columns: names of its columns.
+        name: of the publication; the view gets a name that needs no quotes.
+    """
+    view, location = "".join(c if c.isalnum() else "_" for c in name), place if "://" in place else f"file://{place}"
+    here = location.replace("'", "''")
+    plain = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
+    ticked = ", ".join("`" + c.replace("`", "``") + "`" for c in columns)
+    make, table = f"CREATE OR REPLACE VIEW {view} AS", f"{view}_table"
+    register = "CALL delta.system.register_table(schema_name => 'default', table_name =>"
+    # For people to run elsewhere: no query of Tidemark's is made of these texts.
+    trino = f"{make} SELECT {plain} FROM {table};"  # noqa: S608
+    databricks = f"{make} SELECT {ticked} FROM delta.`{location}`;"  # noqa: S608
+    return {"trino": f"{register} '{table}', table_location => '{here}');\n{trino}", "databricks": databricks}

@@ -8,7 +8,9 @@ const TONES = { current: ["green", "✓ current"], behind: ["orange", "! behind"
 
 export function Publications({ pipeline, onCheckpoint }) {
   const answer = useAnswer(ours(["pipelines", pipeline, "publications"]), 15000);
-  if (answer.error) return h(Panel, { title: "Publications" }, h(Trouble, { error: answer.error, again: answer.again }));
+  if (answer.error) {
+    return h(Panel, { title: "Publications" }, h(Trouble, { error: answer.error, again: answer.again }));
+  }
   // Most pipelines publish nothing, so nothing is shown while the answer is on its way.
   if (!answer.data || answer.data.length === 0) return null;
   const columns = [

@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, from Debian's package: in a temporary folder, on a free port, never as root."""
+"""A PostgreSQL for tests, from Debian's package: in a temporary folder, on a free port, never as root."""
 
 import os
 import pwd
@@ -36,7 +36,7 @@ class Postgres:
     port: int
 
     def url(self, database: str) -> str:
-        """The address of a database, as Airflow wants it."""
+        """The address of a database, as Airflow requires it."""
         return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     def execute(self, statement: str) -> None:
