@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
-    from tidemark.declare.publications import DeltaMirror, JdbcUpsert
+    from tidemark.declare.publications import DeltaMirror, JdbcUpsert, KafkaUpsert
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
@@ -28,6 +28,7 @@ __all__ = [
     "JdbcUpsert",
     "KafkaSink",
     "KafkaSource",
+    "KafkaUpsert",
     "Pipeline",
     "Process",
     "Retention",
@@ -52,6 +53,7 @@ _HOMES = {
     "JdbcUpsert": "tidemark.declare.publications",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",
+    "KafkaUpsert": "tidemark.declare.publications",
     "Pipeline": "tidemark.declare.pipeline",
     "Process": "tidemark.declare.operators",
     "Retention": "tidemark.declare.retention",

@@ -52,9 +52,9 @@ def killing(step: str, when: str) -> StepListener:
 class PublishedWard:
     """The pipeline, its log, its mirrors, and the state that each version of a mirror has to have."""
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
+    def __init__(self, folder: Path, chance: random.Random, broker: str = "127.0.0.1:1") -> None:
         self.folder, self.chance = folder, chance
-        self.tidemark = Command(folder, "127.0.0.1:1", "sc://127.0.0.1:1")
+        self.tidemark = Command(folder, broker, "sc://127.0.0.1:1")
         self.listener: StepListener | None = None
         self.declare()
         self.line = DiskPipeline(self.tidemark.warehouse, self.pipeline, "readings", partitions=1)
@@ -69,7 +69,7 @@ class PublishedWard:
 
     def declare(self, change: Callable[[str], str] = str) -> None:
         """Declares the pipeline, with a mirror of each operator."""
-        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold, JdbcUpsert")
+        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold, JdbcUpsert, KafkaUpsert")
         for uid in UIDS:
             text = text.replace(f'("{uid}", ', f'("{uid}", publish=[{self.target(uid)}], ')
         self.tidemark.declare(change(text), file="ward.py", name=NAME)

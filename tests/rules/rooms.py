@@ -37,7 +37,7 @@ STANDS_ON: dict[str, str] = {
     "tables": "storage processing",
     "readers": "tables model.state",
     "transfer": "readers",
-    "publications": "readers",
+    "publications": "readers kafka",
     "testing.twin": "readers",
     "testing": "testing.twin coordinator.checkpoints",
     # The composition of protocol and adapters, and the operations on it.

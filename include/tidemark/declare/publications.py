@@ -15,6 +15,7 @@ from tidemark.errors import DeclarationError, UsageError
 from tidemark.model.core.names import S3Url, checked_name
 
 P = TypeVar("P", bound="Publication")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -173,7 +174,51 @@ class JdbcUpsert(Publication):
         return {"url": f"postgresql://{host}{parts.path}", "table": self.table}
 
 
-KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror, JdbcUpsert)}
+@dataclass(frozen=True)
+class KafkaUpsert(Publication):
+    """The current state as a compacted topic: the newest record of each key is its row, and a tombstone deletes it.
+
+    >>> from tidemark import KafkaUpsert
+    >>> KafkaUpsert("aircraft").named("aircraft").name
+    'aircraft-topic'
+
+    Keys and values are JSON: the key columns, and the columns of `tidemark state export`. Each publication writes one
+    transaction (several for more than 500,000 rows), so read it with `isolation.level=read_committed`.
+
+    Attributes:
+        topic: the topic, on the cluster of the settings. Publications create it; one that exists must be compacted.
+    """
+
+    kind = "kafka-upsert"
+    suffix = "topic"
+
+    topic: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _TOPIC.fullmatch(self.topic):
+            raise DeclarationError(
+                f"a KafkaUpsert into the topic {self.topic!r}",
+                next="use letters, digits, dots, underscores and hyphens, at most 249.",
+            )
+
+    @classmethod
+    def restored(cls, name: str, options: Mapping[str, str]) -> "KafkaUpsert":
+        """See `Publication.restored`."""
+        return cls(options["topic"], name=name)
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return f"topic {self.topic}"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The topic; the cluster is that of the settings."""
+        return {"topic": self.topic}
+
+
+KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror, JdbcUpsert, KafkaUpsert)}
 """Publications by the kind that records keep."""
 
 

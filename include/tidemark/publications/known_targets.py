@@ -8,7 +8,7 @@ from uuid import UUID
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from tidemark.declare.publications import DeltaMirror, JdbcUpsert, Publication
+from tidemark.declare.publications import DeltaMirror, JdbcUpsert, KafkaUpsert, Publication
 from tidemark.errors import UsageError
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -27,12 +27,14 @@ class TargetServices:
     Attributes:
         pipeline: name of the pipeline.
         open_folder: opens a folder by its path or URL.
+        find_kafka: returns the address of the cluster and librdkafka settings.
         now_ms: the clock.
         make_id: returns a random id of 32 hex digits.
     """
 
     pipeline: str
     open_folder: Callable[[str], Root]
+    find_kafka: Callable[[], tuple[str, Mapping[str, str]]]
     now_ms: Callable[[], int]
     make_id: Callable[[], str]
 
@@ -108,9 +110,24 @@ def _open_postgres(publication: Publication, schema: OperatorSchema, services: T
     )
 
 
+def _open_topic(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
+    from tidemark.kafka.compacted_topic import CompactedTopic
+    from tidemark.publications.topic_target import TopicTarget
+
+    upsert, (bootstrap, options) = cast("KafkaUpsert", publication), services.find_kafka()
+    application = f"tidemark/{services.pipeline}/{upsert.name}"
+    return TopicTarget(
+        topic=CompactedTopic(bootstrap=bootstrap, topic=upsert.topic, application=application, options=options),
+        application=application,
+        keys=tuple(key.name for key in schema.keys),
+        columns=arrow_schema(empty_columns(schema)),
+    )
+
+
 _OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], PublicationTarget]] = {
     DeltaMirror.kind: _open_mirror,
     JdbcUpsert.kind: _open_postgres,
+    KafkaUpsert.kind: _open_topic,
 }
 
 

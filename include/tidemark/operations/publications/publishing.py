@@ -276,7 +276,11 @@ def _publisher(context: Context, name: str, uid: str, publication: Publication) 
     with ExitStack() as opened:
         folders = _Folders(context, opened)
         services = TargetServices(
-            pipeline=name, open_folder=folders.open, now_ms=context.clock.now_ms, make_id=random_id
+            pipeline=name,
+            open_folder=folders.open,
+            find_kafka=lambda: (context.settings.kafka_address, context.settings.kafka_client_options),
+            now_ms=context.clock.now_ms,
+            make_id=random_id,
         )
 
         def target(schema: "OperatorSchema") -> "PublicationTarget":

@@ -1,0 +1,246 @@
+"""A compacted topic that one publication writes: transactions that carry its progress as an offset of a group.
+
+The transactional id is the fence: `init_transactions` ends the transaction of an earlier producer with the same id,
+whose every later call fails. Progress is read after that, and moves in the same transaction as the last rows of a step.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from tidemark.errors import BrokerError, FencedError, TidemarkError, UsageError
+from tidemark.kafka.client import RESOURCES
+from tidemark.kafka.connection import LOGGER, connect, fitting_settings, group_reader
+
+STALL = 30.0
+"""Seconds without an answer of the broker after which a step is given up; the next publication repeats it."""
+_PER_TRANSACTION = 500_000
+"""Rows of a transaction; readers of committed records wait for its end."""
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_SAFE = "every checkpoint is intact; a step that was not finished is repeated."
+Row = tuple[bytes, bytes | None]
+"""Key and value; None deletes the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """The newest step that a topic has.
+
+    Attributes:
+        step: its number.
+        lineage: id of the rebuild that its rows come from.
+        checkpoint: id of its checkpoint.
+    """
+
+    step: int
+    lineage: str
+    checkpoint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactedTopic:
+    """One topic of one cluster.
+
+    Attributes:
+        bootstrap: `host:port`, several separated by commas.
+        topic: the topic.
+        application: names transactions and the group that holds the progress.
+        options: further librdkafka settings (security); never shown in a message.
+    """
+
+    bootstrap: str
+    topic: str
+    application: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def create(self) -> None:
+        """Creates the topic, compacted, unless it exists.
+
+        Raises:
+            UsageError: it exists and is not compacted, so that old values of a key would be lost or kept for ever.
+            BrokerError: Kafka did not answer.
+        """
+        admin = connect(self.bootstrap, self.options)
+        with self._translated("create the topic"):
+            new = NewTopic(self.topic, num_partitions=-1, replication_factor=-1, config={"cleanup.policy": "compact"})
+            try:
+                admin.create_topics([new], request_timeout=STALL)[self.topic].result(STALL)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            resource = RESOURCES(RESOURCES.Type.TOPIC, self.topic)
+            settings = admin.describe_configs([resource], request_timeout=STALL)[resource].result(STALL)
+        policy = str(settings["cleanup.policy"].value)
+        if "compact" not in policy.split(","):
+            raise UsageError(
+                f"topic {self.topic} has cleanup.policy={policy}, and published state requires compact",
+                safe="the topic was left alone.",
+                next="set cleanup.policy=compact with kafka-configs, or name another topic in the pipeline file.",
+            )
+
+    def progress(self) -> TopicProgress | None:
+        """The newest step; None if there is none, or if the group's offset has expired.
+
+        Raises:
+            BrokerError: Kafka did not answer.
+        """
+        with (
+            self._translated("read the progress"),
+            group_reader(self.bootstrap, self.application, self.options) as reader,
+        ):
+            (found,) = reader.committed([TopicPartition(self.topic, 0)], timeout=STALL)
+        if found.error is not None:
+            raise self._failure("read the progress", found.error)
+        if found.offset < 0:
+            return None
+        told = json.loads(found.metadata or "{}")
+        return TopicProgress(found.offset, str(told.get("lineage", "")), int(told.get("checkpoint", 0)))
+
+    @contextmanager
+    def writer(self) -> "Iterator[TopicWriter]":
+        """Opens the only writer: others with this id are fenced from here on.
+
+        Raises:
+            FencedError: a later writer has fenced this one.
+            BrokerError: Kafka did not answer.
+        """
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "tidemark",
+            "transactional.id": self.application,
+            "transaction.timeout.ms": 600_000,
+            # As Java's producers do it, so that streams of both are partitioned alike.
+            "partitioner": "murmur2_random",
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            **self.options,
+        }
+        with fitting_settings():
+            producer = Producer(settings, logger=LOGGER)
+        with self._translated("open a transaction"):
+            producer.init_transactions(STALL)
+        yield TopicWriter(topic=self, producer=producer)
+
+    def rows(self) -> Iterator[Row]:
+        """Yields all committed records from the start of each partition to its end, in order.
+
+        Raises:
+            BrokerError: Kafka did not answer.
+        """
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "tidemark",
+            "group.id": f"{self.application}/reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            **self.options,
+        }
+        with fitting_settings():
+            consumer = Consumer(settings, logger=LOGGER)
+        try:
+            with self._translated("read the topic"):
+                found = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
+                if found.error is not None:
+                    if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        return
+                    raise KafkaException(found.error)
+                consumer.assign([TopicPartition(self.topic, n, 0) for n in found.partitions])
+                yield from self._read(consumer, set(found.partitions))
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Consumer, left: set[int]) -> Iterator[Row]:
+        since = time.monotonic()
+        while left:
+            for message in consumer.consume(1000, timeout=1.0):
+                since, error = time.monotonic(), message.error()
+                if error is None:
+                    key = message.key()
+                    if isinstance(key, bytes):
+                        yield key, message.value()
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition() or 0)
+                else:
+                    raise KafkaException(error)
+            if time.monotonic() - since > STALL:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"nothing was read for {STALL:g} s"))
+
+    @contextmanager
+    def _translated(self, purpose: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._failure(purpose, error.args[0]) from error
+
+    def _failure(self, purpose: str, error: KafkaError) -> TidemarkError:
+        if error.code() in _FENCED:
+            return FencedError(
+                f"another publisher of {self.application} has begun since", safe=_SAFE, next="it finishes the step."
+            )
+        return BrokerError(
+            f"could not {purpose} of topic {self.topic} on Kafka at {self.bootstrap}: {error.str()}",
+            safe=_SAFE,
+            next="repair the topic or the broker; the next publication continues.",
+        )
+
+
+@dataclass(kw_only=True)
+class TopicWriter:
+    """Writes the rows of one step.
+
+    Attributes:
+        topic: the topic.
+        producer: with an open transactional id.
+    """
+
+    topic: CompactedTopic
+    producer: Producer
+
+    def write(self, rows: Iterable[Row], progress: TopicProgress) -> tuple[int, int]:
+        """Writes rows, and with the last of them the progress; returns the number of rows and bytes.
+
+        Raises:
+            FencedError: a later writer has begun; it repeats the step.
+            BrokerError: Kafka did not take all of them.
+        """
+        sent, size, failed = 0, 0, list[KafkaError]()
+
+        def report(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        with self.topic._translated("write rows"):
+            self.producer.begin_transaction()
+            for key, value in rows:
+                self._produce(key, value, report)
+                sent, size = sent + 1, size + len(key) + len(value or b"")
+                if failed:
+                    raise KafkaException(failed[0])
+                if sent % _PER_TRANSACTION == 0:
+                    self.producer.commit_transaction(STALL)
+                    self.producer.begin_transaction()
+            with group_reader(self.topic.bootstrap, self.topic.application, self.topic.options) as reader:
+                told = json.dumps({"lineage": progress.lineage, "checkpoint": progress.checkpoint})
+                place = TopicPartition(self.topic.topic, 0, progress.step, told)
+                self.producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), STALL)
+            self.producer.commit_transaction(STALL)
+        return sent, size
+
+    def _produce(self, key: bytes, value: bytes | None, report: object) -> None:
+        since = time.monotonic()
+        while True:
+            try:
+                self.producer.produce(self.topic.topic, value, key, on_delivery=report)  # type: ignore[arg-type]
+            except BufferError:
+                self.producer.poll(0.1)
+                if time.monotonic() - since > STALL:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue stayed full")) from None
+            else:
+                self.producer.poll(0)
+                return
