@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
-    from tidemark.declare.publications import DeltaMirror, JdbcUpsert, KafkaUpsert
+    from tidemark.declare.publications import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Broadcast",
     "ConsoleSink",
+    "DeltaChangelog",
     "DeltaMirror",
     "DeltaSink",
     "DeltaTable",
@@ -46,6 +47,7 @@ __all__ = [
 _HOMES = {
     "Broadcast": "tidemark.declare.sources",
     "ConsoleSink": "tidemark.sinks.console",
+    "DeltaChangelog": "tidemark.declare.publications",
     "DeltaMirror": "tidemark.declare.publications",
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",

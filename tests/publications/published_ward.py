@@ -69,7 +69,7 @@ class PublishedWard:
 
     def declare(self, change: Callable[[str], str] = str) -> None:
         """Declares the pipeline, with a mirror of each operator."""
-        text = DECLARATION.replace("import Fold", "import DeltaMirror, Fold, JdbcUpsert, KafkaUpsert")
+        text = DECLARATION.replace("import Fold", "import DeltaChangelog, DeltaMirror, Fold, JdbcUpsert, KafkaUpsert")
         for uid in UIDS:
             text = text.replace(f'("{uid}", ', f'("{uid}", publish=[{self.target(uid)}], ')
         self.tidemark.declare(change(text), file="ward.py", name=NAME)

@@ -26,11 +26,13 @@ class Publication(ABC):
     Attributes:
         kind: the name under which records keep the target. Never rename a kind.
         suffix: of the default name.
+        one_by_one: whether each checkpoint is published, if it is still kept, instead of the newest one.
         name: names the publication, unique in the pipeline; progress is found by it. Default: `<uid>-<suffix>`.
     """
 
     kind: ClassVar[str]
     suffix: ClassVar[str]
+    one_by_one: ClassVar[bool] = False
 
     name: str = field(default="", kw_only=True)
 
@@ -93,16 +95,7 @@ class DeltaMirror(Publication):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if "://" in self.path:
-            try:
-                S3Url.parsed(self.path)
-            except UsageError as error:
-                raise DeclarationError(f"a DeltaMirror at a wrong place: {error.what}", next=error.next) from error
-        elif not self.path.startswith("/"):
-            raise DeclarationError(
-                f"a DeltaMirror at a relative path: {self.path!r}",
-                next="give an absolute path, or s3://BUCKET/FOLDER: publications may run in another working directory.",
-            )
+        _check_path(type(self).__name__, self.path)
 
     @classmethod
     def restored(cls, name: str, options: Mapping[str, str]) -> "DeltaMirror":
@@ -118,6 +111,49 @@ class DeltaMirror(Publication):
     def options(self) -> Mapping[str, str]:
         """Path, and whether it has deletion vectors."""
         return {"path": self.place, "deletion_vectors": str(self.deletion_vectors).lower()}
+
+
+@dataclass(frozen=True)
+class DeltaChangelog(Publication):
+    """The changes of state as a plain Delta table: for each checkpoint the keys that it inserted, updated or deleted.
+
+    >>> from tidemark import DeltaChangelog
+    >>> DeltaChangelog("/lake/aircraft_changes").named("aircraft").name
+    'aircraft-changes'
+
+    A row has the key columns, `_op` (`insert`, `update` or `delete`), the structs `before` and `after` with the other
+    columns of `tidemark state export`, and the ids `_from` and `_checkpoint` of the checkpoints that it leads from and
+    to. Checkpoints are published one by one while they are kept; `_from` shows where some were released before. The
+    newest row of each key is its state.
+
+    Attributes:
+        path: the table: an absolute path, or `s3://BUCKET/FOLDER` in the object store of the settings.
+    """
+
+    kind = "delta-changelog"
+    suffix = "changes"
+    one_by_one = True
+
+    path: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_path(type(self).__name__, self.path)
+
+    @classmethod
+    def restored(cls, name: str, options: Mapping[str, str]) -> "DeltaChangelog":
+        """See `Publication.restored`."""
+        return cls(options["path"], name=name)
+
+    @property
+    def place(self) -> str:
+        """The table."""
+        return self.path.rstrip("/") or "/"
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The path."""
+        return {"path": self.place}
 
 
 @dataclass(frozen=True)
@@ -218,8 +254,23 @@ class KafkaUpsert(Publication):
         return {"topic": self.topic}
 
 
-KINDS: Mapping[str, type[Publication]] = {cls.kind: cls for cls in (DeltaMirror, JdbcUpsert, KafkaUpsert)}
+KINDS: Mapping[str, type[Publication]] = {
+    cls.kind: cls for cls in (DeltaMirror, DeltaChangelog, JdbcUpsert, KafkaUpsert)
+}
 """Publications by the kind that records keep."""
+
+
+def _check_path(what: str, path: str) -> None:
+    if "://" in path:
+        try:
+            S3Url.parsed(path)
+        except UsageError as error:
+            raise DeclarationError(f"a {what} at a wrong place: {error.what}", next=error.next) from error
+    elif not path.startswith("/"):
+        raise DeclarationError(
+            f"a {what} at a relative path: {path!r}",
+            next="give an absolute path, or s3://BUCKET/FOLDER: publications may run in another working directory.",
+        )
 
 
 def thaw(kind: str, name: str, options: Mapping[str, str]) -> Publication:

@@ -69,6 +69,7 @@ class DeltaMirrorTable:
         keys: names of the key columns.
         columns: (column, SQL type) of the resolved state, key columns included.
         deletion_vectors: whether deleted rows are marked; otherwise files that hold one are rewritten.
+        appends: whether new rows replace none; only erased keys are deleted then, and files are not merged.
         now_ms: the clock.
         make_id: returns a random UUID.
     """
@@ -80,6 +81,7 @@ class DeltaMirrorTable:
     now_ms: Callable[[], int]
     make_id: Callable[[], UUID]
     deletion_vectors: bool = True
+    appends: bool = False
 
     @property
     def log(self) -> DeltaLog:
@@ -256,13 +258,14 @@ class DeltaMirrorTable:
     def _difference(self, state: TableState, step: Step, of: Difference) -> "_Entry":
         self._refuse_changed(state, step)
         upserts = of.upserts
-        touched = pa.concat_tables([found.select(list(self.keys)) for found in (upserts, of.deletes, of.erased)])
+        changed = (of.erased,) if self.appends else (upserts, of.deletes, of.erased)
+        touched = pa.concat_tables([found.select(list(self.keys)) for found in changed])
         old = {path: self._deleted(file) for path, file in state.files.items()}
         hits = self._positions(state, touched)
         gone = {path: left for path, found in hits.items() if (left := found - old[path])}
         entry, now = _Entry(inserted=upserts.num_rows), self.now_ms()
         entry.deleted = sum(map(len, gone.values()))
-        if entry.deleted > touched.num_rows:
+        if entry.deleted > touched.num_rows and not self.appends:
             raise self._changed("a key has more than one row")
         plan = self._plan(state, {path: old[path] | gone.get(path, BitMap64()) for path in old}, set(gone), upserts)
         plan.rewrite(self._positions(state, of.erased))
@@ -303,7 +306,8 @@ class DeltaMirrorTable:
             for path, file in state.files.items()
             if file.size < _SMALL and path not in plan.emptied and path not in plan.rewritten
         ]
-        plan.merges = len(small) + (upserts.num_rows > 0) >= _SMALL_FILES
+        # Whoever streams an append-only table would see merged rows as new ones.
+        plan.merges = not self.appends and len(small) + (upserts.num_rows > 0) >= _SMALL_FILES
         if plan.merges:
             plan.rewritten += small
             plan.marked = [path for path in plan.marked if path not in small]

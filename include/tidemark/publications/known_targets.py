@@ -8,13 +8,17 @@ from uuid import UUID
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from tidemark.declare.publications import DeltaMirror, JdbcUpsert, KafkaUpsert, Publication
+from tidemark.declare.publications import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert, Publication
 from tidemark.errors import UsageError
+from tidemark.model.kinds.base.sql import quote
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference, PublicationTarget, Published, StatePart, Step
+from tidemark.ports.publishing import Difference, PublicationTarget, Published, PublishedStates, StatePart, Step
+from tidemark.publications.change_states import ChangeStates, change_columns
 from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
+from tidemark.publications.operator_states import OperatorStates
 from tidemark.publications.target_folder import TargetFolder
+from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.sql.resolve import empty_columns
 from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
@@ -39,7 +43,7 @@ class TargetServices:
     make_id: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorTarget:
     """See `ports.publishing.PublicationTarget`."""
 
@@ -82,10 +86,40 @@ def _published(made: PublishedVersion) -> Published:
     return Published(version=str(made.version), inserted=made.inserted, deleted=made.deleted, bytes=made.bytes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogTarget(MirrorTarget):
+    """See `ports.publishing.PublicationTarget`.
+
+    Attributes:
+        state: columns of the state.
+    """
+
+    state: pa.Schema
+
+    def rows(self) -> tuple[int, pa.Table]:
+        """See `ports.publishing.PublicationTarget`: the newest row of each key, if it was not deleted."""
+        step, changes = MirrorTarget.rows(self)
+        keys = ", ".join(map(quote, self.table.keys))
+        columns = ", ".join(
+            quote(name) if name in set(self.table.keys) else f"after.{quote(name)} AS {quote(name)}"
+            for name in self.state.names
+        )
+        newest = f"QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _checkpoint DESC) = 1"
+        with open_query_runner() as ask:
+            found = ask(f"SELECT {columns} FROM (FROM changes {newest}) WHERE _op <> 'delete'", changes=changes)
+        return step, found.select(self.state.names).cast(self.state)
+
+
+def states_for(publication: Publication, warehouse: Root, uid: str) -> PublishedStates:
+    """Returns the states of an operator in the form that the target of a publication takes."""
+    made = ChangeStates if isinstance(publication, DeltaChangelog) else OperatorStates
+    return made(warehouse=warehouse, uid=uid)
+
+
 def _open_mirror(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
     mirror = cast("DeltaMirror", publication)
     return MirrorTarget(
-        DeltaMirrorTable(
+        table=DeltaMirrorTable(
             folder=TargetFolder(services.open_folder(mirror.place)),
             application=f"tidemark/{services.pipeline}/{mirror.name}",
             keys=tuple(key.name for key in schema.keys),
@@ -124,8 +158,26 @@ def _open_topic(publication: Publication, schema: OperatorSchema, services: Targ
     )
 
 
+def _open_changelog(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
+    log = cast("DeltaChangelog", publication)
+    return ChangelogTarget(
+        table=DeltaMirrorTable(
+            folder=TargetFolder(services.open_folder(log.place)),
+            application=f"tidemark/{services.pipeline}/{log.name}",
+            keys=tuple(key.name for key in schema.keys),
+            columns=change_columns(schema),
+            now_ms=services.now_ms,
+            make_id=lambda: UUID(services.make_id()),
+            deletion_vectors=False,
+            appends=True,
+        ),
+        state=arrow_schema(empty_columns(schema)),
+    )
+
+
 _OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], PublicationTarget]] = {
     DeltaMirror.kind: _open_mirror,
+    DeltaChangelog.kind: _open_changelog,
     JdbcUpsert.kind: _open_postgres,
     KafkaUpsert.kind: _open_topic,
 }

@@ -12,6 +12,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.coordinator.records.timelines import Erasures
+from tidemark.coordinator.records.tombstones import read_release
 from tidemark.declare.publications import Publication
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError
 from tidemark.model.checkpoint import object_keys as keys
@@ -70,21 +71,29 @@ class StatePublisher:
     def publish(self) -> list[MadeStep]:
         """Finishes the step that an earlier call began, then makes the next one; empty if there is nothing to do.
 
+        Checkpoints that are completed meanwhile are left to the next call.
+
         Raises:
             TargetChangedError: others have changed the target; a rebuild replaces their rows.
             ConflictError: other publishers were faster, again and again.
             StoreError, StateOverflowError: the target or the state cannot be read or written.
         """
-        made = list[MadeStep]()
-        for _ in range(_TRIES):
+        made, own, goal, tries = list[MadeStep](), 0, 0, _TRIES
+        while tries:
             last = self.steps.newest(self.publication.name)
             if last is not None and self.steps.done(last) is None and self._is_ours(last):
                 made.append(self._finish(last))
+                if last.number == own:
+                    if not self.publication.one_by_one or last.checkpoint >= goal:
+                        return made
+                    own, tries = 0, _TRIES
                 continue
             head = self._head()
-            begun = None if head is None else self._next(head, last)
-            if begun is None:
+            begun = None if own or head is None else self._next(head, last)
+            if begun is None or head is None:
                 return made
+            # If a rival has put the step of this number, that one is finished.
+            own, goal, tries = begun.number, goal or head.id, tries - 1
             self._begin(begun)
         raise self._overtaken()
 
@@ -164,7 +173,7 @@ class StatePublisher:
         before = self._find(last.checkpoint)
         if before is None or self._has_other_columns(before, head):
             return self._rebuild(head, last, Replaceable.UNTOUCHED, last.step + 1)
-        after = before if self.coordinator.timelines.shared_ancestor(head, before) == head.id else head
+        after = self._after(before, head)
         draft = self._draft(after, last)
         if after.id == before.id and draft.erasures == last.erasures:
             return None
@@ -177,6 +186,20 @@ class StatePublisher:
             lineage=last.lineage,
             previous_lineage=last.lineage,
         )
+
+    def _after(self, before: Checkpoint, head: Checkpoint) -> Checkpoint:
+        """The checkpoint that the next step brings the target to; `before` itself if the head is an ancestor of it."""
+        timelines = self.coordinator.timelines
+        shared = timelines.shared_ancestor(head, before)
+        if shared == head.id:
+            return before
+        found = head
+        for between in timelines.ancestry(head) if self.publication.one_by_one and shared else ():
+            if between.id == shared:
+                break
+            if read_release(self.coordinator.objects, between.plan.name) is None:
+                found = between
+        return found
 
     def _rebuild(
         self, head: Checkpoint, last: PublicationBegun | None, replaces: Replaceable, step: int

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, Series
-from tidemark.declare.publications import thaw
+from tidemark.declare.publications import KINDS, thaw
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.publication_records import PublicationBegun, PublicationDone, PublicationMode
 
@@ -58,8 +58,14 @@ class PublicationSteps:
 
     def places(self, uids: Collection[str]) -> dict[str, str]:
         """The targets of standing publications of some operators, by name."""
-        found = {name: begun for name, begun in self.standing().items() if begun.uid in uids}
-        return {name: thaw(begun.kind, name, begun.options).place for name, begun in found.items()}
+        return {name: _place(begun) for name, begun in self.standing().items() if begun.uid in uids}
 
     def _is_dropped(self, begun: PublicationBegun) -> bool:
         return begun.mode is PublicationMode.DROP and self.done(begun) is not None
+
+
+def _place(begun: PublicationBegun) -> str:
+    """The place of a target, even if only a later release knows its kind."""
+    if begun.kind not in KINDS:
+        return f"{begun.kind} {', '.join(begun.options.values())}"
+    return thaw(begun.kind, begun.name, begun.options).place

@@ -270,8 +270,7 @@ def _with_login(context: Context, name: str, begun: PublicationBegun) -> Publica
 
 @contextmanager
 def _publisher(context: Context, name: str, uid: str, publication: Publication) -> "Iterator[StatePublisher]":
-    from tidemark.publications.known_targets import TargetServices, open_target
-    from tidemark.publications.operator_states import OperatorStates
+    from tidemark.publications.known_targets import TargetServices, open_target, states_for
 
     with ExitStack() as opened:
         folders = _Folders(context, opened)
@@ -291,7 +290,7 @@ def _publisher(context: Context, name: str, uid: str, publication: Publication) 
             uid=uid,
             publication=publication,
             open_target=target,
-            states=OperatorStates(warehouse=context.warehouse.root, uid=uid),
+            states=states_for(publication, context.warehouse.root, uid),
         )
 
 
