@@ -1,7 +1,7 @@
 """A warehouse in a bucket, by settings alone: real Spark, real Kafka, the command line; and faults on the way.
 
 The pipeline, its history and its checks are those of the crash sweep: the oracle is plain Python over what was sent.
-The store is moto's server behind a proxy; every fault is followed by a plain re-run that has to repair (I10).
+The store is MinIO, or moto's, behind a proxy; every fault is followed by a plain re-run that has to repair (I10).
 """
 
 import json
@@ -18,12 +18,13 @@ from tests.support.killed_pipeline import SEED, KilledFold, KilledPipelines
 from tests.support.prerequisites import needs
 from tests.support.processes import Zygote
 from tests.support.purchase_history import PurchaseHistory
-from tests.support.s3 import SECRETS, Bucket, S3Server
+from tests.support.s3 import SECRETS, Bucket, S3Server, one_store
 from tests.support.s3_proxy import Fault, Rule, S3Proxy, Times, strips_conditions
 from tidemark.operations import reads
 from tidemark.settings import load_settings
 
 pytestmark = [
+    one_store,
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.slow,

@@ -14,13 +14,13 @@ from tests.support.cli import Answer, Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import commands_over
 from tests.support.key_group_ranges import read_by_ranges
-from tests.support.s3 import SECRETS, Bucket, S3Server
+from tests.support.s3 import SECRETS, Bucket, S3Server, one_store
 from tests.support.s3_proxy import strips_conditions
 from tests.support.sales import Sales
 from tests.support.sales_pipeline import DECLARATION, SEED
 from tidemark.storage.s3_folder import S3Folder
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, one_store]
 
 
 JOINED = "select account, a.sales, b.sales from accounts a join accounts_at(1) b using (account) order by 1"

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from devstack.minio import is_here
 from tests.support.minio import MinioProcess, needs_minio, running_minio
 from tests.support.s3_proxy import S3Proxy
 
@@ -30,6 +31,9 @@ SLOW_STORES = [pytest.param(MOTO, marks=pytest.mark.slow), pytest.param(MINIO, m
 """The same, for suites that run on disks as well."""
 only_moto = pytest.mark.parametrize("s3_server", [MOTO], indirect=True)
 """The mark of tests that say why one store is enough, such as those for which any credentials must do."""
+
+one_store = pytest.mark.parametrize("s3_server", [MINIO if is_here(os.environ) else MOTO], indirect=True)
+"""The mark of stories that take minutes: the contracts of their parts hold on both stores."""
 
 
 @dataclass(frozen=True)

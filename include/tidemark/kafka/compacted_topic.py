@@ -6,11 +6,11 @@ whose every later call fails. Progress is read after that, and moves in the same
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tidemark.errors import BrokerError, FencedError, TidemarkError, UsageError
@@ -23,6 +23,7 @@ _PER_TRANSACTION = 500_000
 """Rows of a transaction; readers of committed records wait for its end."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _SAFE = "every checkpoint is intact; a step that was not finished is repeated."
+Report = Callable[[KafkaError | None, Message], None]
 Row = tuple[bytes, bytes | None]
 """Key and value; None deletes the key."""
 
@@ -211,7 +212,7 @@ class TopicWriter:
         """
         sent, size, failed = 0, 0, list[KafkaError]()
 
-        def report(error: KafkaError | None, _: object) -> None:
+        def report(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 failed.append(error)
 
@@ -232,11 +233,11 @@ class TopicWriter:
             self.producer.commit_transaction(STALL)
         return sent, size
 
-    def _produce(self, key: bytes, value: bytes | None, report: object) -> None:
+    def _produce(self, key: bytes, value: bytes | None, report: Report) -> None:
         since = time.monotonic()
         while True:
             try:
-                self.producer.produce(self.topic.topic, value, key, on_delivery=report)  # type: ignore[arg-type]
+                self.producer.produce(self.topic.topic, value, key, on_delivery=report)
             except BufferError:
                 self.producer.poll(0.1)
                 if time.monotonic() - since > STALL:

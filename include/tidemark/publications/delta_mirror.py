@@ -306,7 +306,7 @@ class DeltaMirrorTable:
             for path, file in state.files.items()
             if file.size < _SMALL and path not in plan.emptied and path not in plan.rewritten
         ]
-        # Whoever streams an append-only table would see merged rows as new ones.
+        # A stream that reads an append-only table would see merged rows as new ones.
         plan.merges = not self.appends and len(small) + (upserts.num_rows > 0) >= _SMALL_FILES
         if plan.merges:
             plan.rewritten += small

@@ -18,12 +18,25 @@ from psycopg.sql import SQL, Composable, Identifier
 from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports.publishing import Difference, Published, StatePart, Step
-from tidemark.publications.postgres_values import from_value, postgres_type, to_value
+from tidemark.publications.json_rows import Convert, from_json, to_json
 
 PROGRESS = "tidemark_publications"
 _CONNECT_SECONDS = 10
 _LONGEST_PAUSE_MS = 600_000
 _SAFE = "the table has the step as a whole or not at all; every checkpoint is intact."
+
+_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "smallint"),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_float64, "double precision"),
+    (pa.types.is_string, "text"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_date, "date"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +119,7 @@ class PostgresTarget:
         with self._transaction() as cursor:
             found = self._progress(cursor)
             cursor.execute(SQL("SELECT {} FROM {}").format(names, self._name))
-            loads = [from_value(field.type) for field in self.columns]
+            loads = [_from_value(field.type) for field in self.columns]
             read: list[list[Any]] = [[load(value) for load, value in zip(loads, row, strict=True)] for row in cursor]
         arrays = [pa.array([row[n] for row in read], field.type) for n, field in enumerate(self.columns)]
         return 0 if found is None else found[0], pa.Table.from_arrays(arrays, schema=self.columns)
@@ -209,7 +222,7 @@ class PostgresTarget:
 
     @property
     def _types(self) -> dict[str, str]:
-        return {field.name: postgres_type(field.type) for field in self.columns}
+        return {field.name: _type(field.type) for field in self.columns}
 
     def _create(self, cursor: "psycopg.Cursor[Any]") -> None:
         columns = [SQL("{} {}").format(Identifier(n), SQL(kind)) for n, kind in self._types.items()]
@@ -248,10 +261,10 @@ class PostgresTarget:
         size = 0
         for table in tables:
             names, types = table.column_names, [field.type for field in table.schema]
-            converts = [to_value(of) for of in types]
+            converts = [_to_value(of) for of in types]
             text = SQL("COPY {} ({}) FROM STDIN").format(into, sql.SQL(", ").join(map(Identifier, names)))
             with cursor.copy(text) as copy:
-                copy.set_types([postgres_type(of) for of in types])
+                copy.set_types([_type(of) for of in types])
                 for batch in table.to_batches(max_chunksize=10_000):
                     size += batch.nbytes
                     columns = [column.to_pylist(maps_as_pydicts="strict") for column in batch.columns]
@@ -286,3 +299,25 @@ def _quoted(schema: str | None, name: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _type(of: pa.DataType) -> str:
+    """Returns the type of a column; structs, maps, and lists of them are `jsonb`."""
+    if pa.types.is_timestamp(of):
+        return "timestamp with time zone" if of.tz else "timestamp without time zone"
+    if pa.types.is_decimal(of):
+        return f"numeric({of.precision},{of.scale})"
+    if pa.types.is_list(of):
+        inner = _type(of.value_type)
+        return "jsonb" if inner == "jsonb" or inner.endswith("[]") else f"{inner}[]"
+    return next((name for test, name in _TYPES if test(of)), "jsonb")
+
+
+def _to_value(of: pa.DataType) -> Convert:
+    """Returns the function that turns Python values of a column into those that PostgreSQL takes."""
+    return to_json(of) if _type(of) == "jsonb" else lambda value: value
+
+
+def _from_value(of: pa.DataType) -> Convert:
+    """Returns the function that turns values of PostgreSQL into Python values of a column."""
+    return from_json(of) if _type(of) == "jsonb" else lambda value: value
