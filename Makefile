@@ -66,8 +66,10 @@ test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the th
 	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m tests.side_by_side --more
 
-.PHONY: test-random
-test-random: setup ## Run the random tests with several times the cases of `make test` and `make test-more`
+.PHONY: test-nightly
+test-nightly: setup-s3 ## Run the demo in a bucket, other systems, and random tests with several times the cases
+	@-$(BIN)/python -m devstack.minio
+	@$(BIN)/python -m pytest tests/s3/test_demo.py tests/perf/peers
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=20000 TIDEMARK_TEST_RACES=10000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=200 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 TIDEMARK_TEST_CRASH_STATES=10000 \

@@ -29,14 +29,10 @@ WALKS = ["tests/contract", "tests/property", "tests/publications"]
 """These take about a third of the time that the computing tests need; the rest is the fourth lane."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
-    [
-        "tests/s3/test_demo.py",
-        "tests/engine/test_cluster.py",
-        "tests/engine/test_rescaling.py",
-        "tests/perf/test_large_state.py",
-        "tests/perf/peers",
-    ],
+    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py", "tests/perf/test_large_state.py"],
 )
+NIGHTLY = ["tests/s3/test_demo.py", "tests/perf/peers/test_peers.py"]
+"""These repeat as a whole what other tests show part by part: `make test-nightly`."""
 LONG = (
     ["tests/power_loss", "tests/simulation", "tests/deliveries", "tests/copies"],
     ["tests/retention", "tests/airflow/test_long_backfill.py"],
@@ -88,11 +84,11 @@ def _without(folders: Sequence[str]) -> list[str]:
 
 def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
     """The commands of each lane, in order. The first lane prints to the terminal."""
-    nice = ["nice", "-n", "10", *BESIDE]
+    nice, given = ["nice", "-n", "10", *BESIDE], [*given, *_without(NIGHTLY)]
     if more:
         watched, beside = LONG_WITH_SERVICES
         long = [[[*nice, *given, *folders]] for folders in LONG]
-        return [[[*COMMAND, *given, *watched, *_without(beside)]], [[*BESIDE, *given, *beside]], *long]
+        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *long]
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*nice, "-m", COMPUTING, *given]
     return [
