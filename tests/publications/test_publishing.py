@@ -325,7 +325,7 @@ def test_commands(ward: PublishedWard) -> None:
         told = tidemark("publication", "verify", NAME, MIRROR, "--json")
         assert (told.code, told.json["missing"]) == (4, 1)
         assert "differs from chk-1" in told.err
-        tidemark("publication", "run", NAME, "none").failed(2, "declares no publication", MIRROR)
+        tidemark("publication", "run", NAME, "none").failed(3, "declares no publication", MIRROR)
         told = tidemark("publication", "drop", NAME, "kept-mirror").ok()
         assert f"Next: tidemark publication drop {NAME} kept-mirror --execute" in told.err
         told = tidemark("publication", "drop", NAME, "kept-mirror", "--execute").ok()

@@ -214,9 +214,8 @@ def test_topics_of_others_are_left_alone_until_a_rebuild_may_replace_their_rows(
 def test_progress_that_has_expired_is_that_of_the_records(ward: TopicWard) -> None:
     ward.published("kept")
     group = f"tidemark/{NAME}/{KEPT}"
-    AdminClient({"bootstrap.servers": ward.broker}).delete_consumer_groups([group], request_timeout=60)[group].result(
-        60
-    )
+    admin = AdminClient({"bootstrap.servers": ward.broker})
+    admin.delete_consumer_groups([group], request_timeout=60)[group].result(60)
     assert ward.progress("kept") is None
     ward.checkpoint()
     assert ward.published("kept") == ["difference"]

@@ -78,7 +78,7 @@ class DeltaMirror(Publication):
     ['aircraft-mirror']
 
     Any reader of Delta opens it without Tidemark: the columns are those of `tidemark state export`. Only publications
-    write to it. Others may run OPTIMIZE and VACUUM; after any other change of theirs, publications stop with
+    write to it. Others may compact and clean it up; after any other change of theirs, publications stop with
     `MIRROR_CHANGED` until `tidemark publication rebuild`.
 
     Attributes:

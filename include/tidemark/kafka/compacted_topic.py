@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic, TopicMetadata
 
 from tidemark.errors import BrokerError, FencedError, TidemarkError, UsageError
 from tidemark.kafka.client import RESOURCES
-from tidemark.kafka.connection import LOGGER, connect, fitting_settings, group_reader
+from tidemark.kafka.connection import LOGGER, Client, connect, fitting_settings, group_reader
 
 STALL = 30.0
 """Seconds without an answer of the broker after which a step is given up; the next publication repeats it."""
+_NEW = 10.0
+"""Seconds that a new topic may be unknown to a broker."""
 _PER_TRANSACTION = 500_000
 """Rows of a transaction; readers of committed records wait for its end."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -74,15 +76,26 @@ class CompactedTopic:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-            resource = RESOURCES(RESOURCES.Type.TOPIC, self.topic)
-            settings = admin.describe_configs([resource], request_timeout=STALL)[resource].result(STALL)
-        policy = str(settings["cleanup.policy"].value)
+            policy = self._policy(admin)
         if "compact" not in policy.split(","):
             raise UsageError(
                 f"topic {self.topic} has cleanup.policy={policy}, and published state requires compact",
                 safe="the topic was left alone.",
                 next="set cleanup.policy=compact with kafka-configs, or name another topic in the pipeline file.",
             )
+
+    def _policy(self, admin: Client) -> str:
+        """The topic's cleanup policy; a broker may learn of a new topic only after a while."""
+        resource, until = RESOURCES(RESOURCES.Type.TOPIC, self.topic), time.monotonic() + _NEW
+        while True:
+            try:
+                settings = admin.describe_configs([resource], request_timeout=STALL)[resource].result(STALL)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            else:
+                return str(settings["cleanup.policy"].value)
 
     def progress(self) -> TopicProgress | None:
         """The newest step; None if there is none, or if the group's offset has expired.
@@ -146,15 +159,21 @@ class CompactedTopic:
             consumer = Consumer(settings, logger=LOGGER)
         try:
             with self._translated("read the topic"):
-                found = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
+                found = self._described(consumer)
                 if found.error is not None:
-                    if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        return
                     raise KafkaException(found.error)
                 consumer.assign([TopicPartition(self.topic, n, 0) for n in found.partitions])
                 yield from self._read(consumer, set(found.partitions))
         finally:
             consumer.close()
+
+    def _described(self, consumer: Consumer) -> TopicMetadata:
+        until = time.monotonic() + _NEW
+        while True:
+            found = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
+            if found.error is None or time.monotonic() > until:
+                return found
+            time.sleep(0.2)
 
     def _read(self, consumer: Consumer, left: set[int]) -> Iterator[Row]:
         since = time.monotonic()
