@@ -314,7 +314,7 @@ def test_commands(ward: PublishedWard) -> None:
         ]  # fmt: skip
         made = tidemark("publication", "run", NAME, "--json").ok().json
         assert {(m["mode"], m["checkpoint"]) for m in made} == {("rebuild", "chk-1")}
-        assert "every target has the newest checkpoint" in tidemark("publication", "run", NAME).ok().err
+        assert "nothing to publish" in tidemark("publication", "run", NAME).ok().err
         assert tidemark("publication", "verify", NAME, MIRROR, "--json").ok().json["equal"]
         told = tidemark("publication", "rebuild", NAME, MIRROR).ok()
         assert f"Next: tidemark publication rebuild {NAME} {MIRROR} --execute" in told.err

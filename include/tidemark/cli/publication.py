@@ -97,7 +97,7 @@ def run(
     context = open_context()
     names = publishing.names_to_publish(context, pipeline) if name is None else [name]
     made = [step for each in names for step in publishing.publish(context, pipeline, each)]
-    _show(made, as_json=as_json, empty="every target has the newest checkpoint" if names else "nothing to publish")
+    _show(made, as_json=as_json, empty="nothing to publish: every target has the newest checkpoint, if there is one")
 
 
 def rebuild(

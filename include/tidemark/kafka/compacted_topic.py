@@ -170,7 +170,7 @@ class CompactedTopic:
     def _described(self, consumer: Consumer) -> TopicMetadata:
         until = time.monotonic() + _NEW
         while True:
-            found = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
+            found: TopicMetadata = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
             if found.error is None or time.monotonic() > until:
                 return found
             time.sleep(0.2)

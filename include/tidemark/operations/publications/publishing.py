@@ -206,7 +206,8 @@ def _status(
         uid, publication = newest.uid, _thawed(newest)
     had = 0 if made is None else made[0].checkpoint
     line = (c.id for c in coordinator.checkpoints())
-    behind = sum(1 for _ in takewhile(lambda number: number > had, islice(line, _MOST_BEHIND)))
+    is_dropped = newest is not None and newest.mode is PublicationMode.DROP
+    behind = 0 if is_dropped else sum(1 for _ in takewhile(lambda n: n > had, islice(line, _MOST_BEHIND)))
     return PublicationStatus(
         publication=name,
         uid=uid,
