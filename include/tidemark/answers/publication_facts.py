@@ -18,7 +18,8 @@ class PublicationStatus:
             and still pins its checkpoint; `dropped` = it was ended.
         checkpoint: name of the checkpoint that the target has.
         version: the target's own name for its rows.
-        behind: number of completed checkpoints of the live timeline that the target does not have yet; at most 1,000, and 0 if it was dropped.
+        behind: number of completed checkpoints of the live timeline that the target does not have yet; at most 1,000,
+            and 0 if it was dropped.
         published_at: when the last step was done.
     """
 
