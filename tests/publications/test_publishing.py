@@ -17,7 +17,7 @@ from tidemark.api import PipelineHistory
 from tidemark.coordinator.publications.publisher import StatePublisher
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.root_set import collect_roots
-from tidemark.errors import DeclarationError, TargetChangedError
+from tidemark.errors import DeclarationError, TargetChangedError, UsageError
 from tidemark.operations import retention, timelines
 from tidemark.operations.publications import publishing
 from tidemark.publications.operator_states import OperatorStates
@@ -366,6 +366,14 @@ def test_declarations_that_cannot_be(ward: PublishedWard) -> None:
         declared(lambda text: text.replace('sensors")]', 'sensors", name="kept-mirror")]'))
     with pytest.raises(DeclarationError, match="is no publication"):
         declared(lambda text: text.replace(f'DeltaMirror("{ward.mirror("sensors")}")', "7"))
+
+
+def test_a_table_inside_the_warehouse_is_refused(ward: PublishedWard) -> None:
+    inside = ward.tidemark.warehouse / NAME / "gold"
+    ward.declare(lambda text: text.replace(str(ward.mirror("sensors")), str(inside)))
+    with pytest.raises(UsageError, match="inside the warehouse"):
+        publishing.publish(ward.context, NAME, MIRROR)
+    assert not inside.exists()
 
 
 def test_a_publication_decides_no_result(ward: PublishedWard) -> None:

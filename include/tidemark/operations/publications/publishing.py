@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.answers.checkpoint_facts import iso
@@ -20,7 +21,7 @@ from tidemark.coordinator.records.publication_steps import PublicationSteps
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.publications import Publication, thaw
 from tidemark.environment import open_bucket_folder, random_id
-from tidemark.errors import ConflictError, NotFoundError
+from tidemark.errors import ConflictError, NotFoundError, UsageError
 from tidemark.model.core.names import S3Url, is_url
 from tidemark.model.retention.publication_records import PublicationBegun, PublicationMode
 
@@ -303,11 +304,26 @@ class _Folders:
     opened: ExitStack
 
     def open(self, place: str) -> "Root":
+        self._refuse_inside(place)
         if not is_url(place):
             return place
         folder = open_bucket_folder(self.context.settings, S3Url.parsed(place))
         self.opened.callback(folder.close)
         return folder
+
+    def _refuse_inside(self, place: str) -> None:
+        """Refuses a table below the warehouse, whose files are Tidemark's alone."""
+        warehouse = self.context.settings.warehouse
+        if isinstance(warehouse, Path):
+            is_inside = not is_url(place) and Path(place).resolve().is_relative_to(warehouse.resolve())
+        else:
+            is_inside = f"{place}/".startswith(f"{str(warehouse).rstrip('/')}/")
+        if is_inside:
+            raise UsageError(
+                f"{place} is inside the warehouse",
+                safe="nothing was written.",
+                next="name a folder outside it in the pipeline file.",
+            )
 
 
 def _facts(made: MadeStep) -> PublishedFacts:
