@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tests.publications.published_ward import NAME, SENSORS, UIDS, PublishedWard, read, rows_by
 from tests.support.disk_context import commands_over
+from tests.support.s3 import Bucket
 from tidemark import Retention
 from tidemark.api import PipelineHistory
 from tidemark.coordinator.publications.publisher import StatePublisher
@@ -392,3 +393,22 @@ def test_a_planted_publisher_that_ignores_erased_keys_is_found(
 
 def _raise(*_: object) -> None:
     raise RuntimeError
+
+
+def test_a_mirror_in_a_bucket_needs_the_settings_of_the_store_only(tmp_path: Path, bucket: Bucket) -> None:
+    class BucketWard(PublishedWard):
+        def target(self, uid: str) -> str:
+            return f'DeltaMirror("s3://{bucket.name}/gold/{uid}")'
+
+    ward = BucketWard(tmp_path, random.Random(SEED))
+    for modes in (["rebuild"] * 3, ["difference"] * 3):
+        ward.checkpoint()
+        # In processes of their own: the proxy in front of the store needs this one.
+        told = ward.tidemark.process("publication", "run", NAME, "--json", **bucket.server.variables).ok()
+        assert [step["mode"] for step in told.json] == modes
+    for uid in UIDS:
+        told = ward.tidemark.process(
+            "publication", "verify", NAME, f"{uid}-mirror", "--json", **bucket.server.variables
+        )
+        assert told.ok().json["equal"]
+    assert {key.split("/")[0] for key in bucket.objects("gold/")} == set(UIDS)
