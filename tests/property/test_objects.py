@@ -35,6 +35,12 @@ from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.retention.erasure import ErasureEnd, ErasureRecord
 from tidemark.model.retention.promotion_claims import PromotionClaim
+from tidemark.model.retention.publication_records import (
+    PublicationBegun,
+    PublicationDone,
+    PublicationMode,
+    Replaceable,
+)
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 
@@ -152,6 +158,28 @@ def written() -> dict[str, tuple[str, bytes]]:
     fate = PromotionClaim(timeline="f", number=1, closes="t1", sequence=4, at_ms=1, write_id="w")
     put(keys.promotion_claim_key("f", 1), fate)
     put(keys.swept_key(1), SweptRecord(files=1, bytes=2, log_files=0, at_ms=2, write_id="w"))
+    begun = PublicationBegun(
+        name="p",
+        number=1,
+        step=3,
+        uid="u",
+        kind="delta-mirror",
+        options={"path": "/lake/ü"},
+        mode=PublicationMode.REBUILD,
+        replaces=Replaceable.UNTOUCHED,
+        previous=2,
+        before=0,
+        checkpoint=2,
+        timeline="t1",
+        lineage="l",
+        previous_lineage="",
+        erasures=1,
+        at_ms=1,
+        write_id="w",
+    )
+    put(keys.publication_key("p", 1), begun)
+    done = PublicationDone(name="p", number=1, version="4", inserted=1, deleted=2, bytes=3, at_ms=2, write_id="w")
+    put(keys.publication_done_key("p", 1), done)
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in bank.store.objects.items() if key.endswith(".json")}
 
 
