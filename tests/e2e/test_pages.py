@@ -248,6 +248,7 @@ def test_dead_letters_are_read_from_their_table_and_a_silent_kafka_is_told_of(pa
 
 def test_a_savepoint_is_disposed_after_its_plan_was_shown(page: Page, server: AirflowServer) -> None:
     page.view("trips", "view=timelines", LONG)
+    page.sees("Dispose…")
     line = "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('chk-2'))"
     page.script(f"[...{line}.querySelectorAll('button')].find(b => b.innerText === 'Dispose…').click()")
     page.sees("Needed by")
