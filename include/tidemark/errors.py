@@ -11,6 +11,7 @@
     │   ├── BusyError                  another process holds the timeline
     │   ├── FencedError                this attempt was revoked
     │   ├── StoppedError               the pipeline is stopped: it makes no plans
+    │   ├── TargetChangedError         others have changed the rows of a published target
     │   └── TooEarlyError              the minimum pause after the newest checkpoint is not over
     ├── GateFailedError (5)            expectations failed; nothing was published
     ├── DataLostError (6)              records were deleted before they were read
