@@ -12,7 +12,7 @@ from tests.simulation.explore import explore, first_violation, repro
 from tests.support.interleaving import Scheduler
 from tests.support.simulation_bugs import BUGS
 
-SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "8000"))
+SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "5000"))
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))
 CHUNKS = 8
 WITHIN = 1500
