@@ -62,14 +62,14 @@ test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-more
-test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, large state, clusters, S3
+test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, clusters, S3
 	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-nightly
-test-nightly: setup-s3 ## Run the demo in a bucket, other systems, and random tests with several times the cases
+test-nightly: setup-s3 ## Run the demo in a bucket, large state, other systems, and random tests with more cases
 	@-$(BIN)/python -m devstack.minio
-	@$(BIN)/python -m pytest tests/s3/test_demo.py tests/perf/peers
+	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=20000 TIDEMARK_TEST_RACES=10000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=200 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 TIDEMARK_TEST_CRASH_STATES=10000 \

@@ -29,13 +29,19 @@ WALKS = ["tests/contract", "tests/property", "tests/publications"]
 """These take about a third of the time that the computing tests need; the rest is the fourth lane."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
-    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py", "tests/perf/test_large_state.py"],
+    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py"],
 )
-NIGHTLY = ["tests/s3/test_demo.py", "tests/perf/peers/test_peers.py"]
-"""These repeat as a whole what other tests show part by part: `make test-nightly`."""
+NIGHTLY = [
+    "tests/airflow/test_long_backfill.py",
+    "tests/e2e/test_postgres.py",
+    "tests/perf/peers/test_peers.py",
+    "tests/perf/test_large_state.py",
+    "tests/s3/test_demo.py",
+]
+"""These repeat in large what other tests show in small: `make test-nightly`."""
 LONG = (
     ["tests/power_loss", "tests/simulation", "tests/deliveries", "tests/copies"],
-    ["tests/retention", "tests/airflow/test_long_backfill.py"],
+    ["tests/retention"],
 )
 """Tests that try hundreds of crash states and thousands of schedules, and that copy warehouses between stores."""
 MORE = "--more"
