@@ -2,8 +2,8 @@
 
 `make test` has four lanes. Tests of the first share a broker and a Spark server; each test of the second starts a whole
 stack. The third and the fourth begin with tests that only compute. These run at a lower priority, because the services
-of the first two lanes have deadlines. After them, the third lane runs tests that need only a broker, and then DAGs
-inside its own process.
+of the first two lanes have deadlines. After them, the third lane runs DAGs inside its own process, and the fourth tests
+that need only a broker.
 
 `make test-more` runs the tests that take minutes each: two lanes with services and two that compute.
 
@@ -100,8 +100,8 @@ def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
     return [
         [[*COMMAND, "-m", SHARED, *given]],
         [[*BESIDE, "-m", OWN, *given]],
-        [[*computing, *WALKS], [*BESIDE, "-m", BROKER, *given], [*BESIDE, "-m", AIRFLOW, *given]],
-        [[*computing, *_without(WALKS)]],
+        [[*computing, *WALKS], [*BESIDE, "-m", AIRFLOW, *given]],
+        [[*computing, *_without(WALKS)], [*BESIDE, "-m", BROKER, *given]],
     ]
 
 
