@@ -6,7 +6,7 @@ An uncertain put is settled by reading back: equal bytes mean that it won, other
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tidemark.errors import CorruptObjectError, StoreError, UsageError
 from tidemark.model.checkpoint import codec
@@ -243,25 +243,36 @@ def decode(kind: str, key: str, raw: bytes) -> object:
     return made
 
 
-_KEYS: dict[type, Callable[[Any], str]] = {
-    AbortRecord: lambda of: keys.abort_key(of.slot),
-    CheckpointPlan: lambda of: keys.plan_key(of.slot),
-    HoldRecord: lambda of: keys.hold_key(of.savepoint, of.revision),
-    IdRecord: lambda of: keys.id_key(of.id),
-    PromotionClaim: lambda of: keys.promotion_claim_key(of.timeline, of.number),
-    PublicationBegun: lambda of: keys.publication_key(of.name, of.number),
-    PublicationDone: lambda of: keys.publication_done_key(of.name, of.number),
-    SavepointRecord: lambda of: keys.savepoint_key(of.name, of.revision),
-    TombstoneRecord: lambda of: keys.tombstone_key(of.kind.value, of.name, of.number),
-}
-
-
 def key_of(value: object) -> str | None:
     """The key that an object itself determines; None if it determines none."""
-    if isinstance(value, Checkpoint | Genesis | Closing):
-        return _key_of_entry(value)
-    found = _KEYS.get(type(value))
-    return None if found is None else found(value)
+    match value:
+        case CheckpointPlan():
+            return keys.plan_key(value.slot)
+        case Checkpoint() | Genesis() | Closing():
+            return _key_of_entry(value)
+        case AbortRecord():
+            return keys.abort_key(value.slot)
+        case IdRecord():
+            return keys.id_key(value.id)
+    return _key_of_named(value)
+
+
+def _key_of_named(value: object) -> str | None:
+    """The key of a record that belongs to a name and has a number there."""
+    match value:
+        case SavepointRecord():
+            return keys.savepoint_key(value.name, value.revision)
+        case TombstoneRecord():
+            return keys.tombstone_key(value.kind.value, value.name, value.number)
+        case PromotionClaim():
+            return keys.promotion_claim_key(value.timeline, value.number)
+        case HoldRecord():
+            return keys.hold_key(value.savepoint, value.revision)
+        case PublicationBegun():
+            return keys.publication_key(value.name, value.number)
+        case PublicationDone():
+            return keys.publication_done_key(value.name, value.number)
+    return None
 
 
 def _key_of_entry(entry: SlotEntry) -> str:
