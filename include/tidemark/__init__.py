@@ -7,11 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark import formats, state, testing
+    from tidemark import formats, state, targets, testing
     from tidemark.api import Warehouse, open
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
-    from tidemark.declare.publications import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.errors import TidemarkError
@@ -21,15 +20,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Broadcast",
     "ConsoleSink",
-    "DeltaChangelog",
-    "DeltaMirror",
     "DeltaSink",
     "DeltaTable",
     "Fold",
-    "JdbcUpsert",
     "KafkaSink",
     "KafkaSource",
-    "KafkaUpsert",
     "Pipeline",
     "Process",
     "Retention",
@@ -41,21 +36,18 @@ __all__ = [
     "read_sink",
     "read_state",
     "state",
+    "targets",
     "testing",
 ]
 
 _HOMES = {
     "Broadcast": "tidemark.declare.sources",
     "ConsoleSink": "tidemark.sinks.console",
-    "DeltaChangelog": "tidemark.declare.publications",
-    "DeltaMirror": "tidemark.declare.publications",
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",
     "Fold": "tidemark.declare.operators",
-    "JdbcUpsert": "tidemark.declare.publications",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",
-    "KafkaUpsert": "tidemark.declare.publications",
     "Pipeline": "tidemark.declare.pipeline",
     "Process": "tidemark.declare.operators",
     "Retention": "tidemark.declare.retention",

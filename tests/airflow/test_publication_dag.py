@@ -13,11 +13,11 @@ from tests.airflow.test_dag_runs import states
 from tests.publications.published_ward import read_counts
 from tests.support.airflow import AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskContext, AirflowDiskPipeline
-from tidemark import DeltaMirror
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
+from tidemark.targets import DeltaMirror
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 TASK = "buses-mirror"

@@ -27,12 +27,14 @@ class Publication(ABC):
         kind: the name under which records keep the target. Never rename a kind.
         suffix: of the default name.
         one_by_one: whether each checkpoint is published, if it is still kept, instead of the newest one.
+        is_delta_table: whether the place is a Delta table, of which others may make views.
         name: names the publication, unique in the pipeline; progress is found by it. Default: `<uid>-<suffix>`.
     """
 
     kind: ClassVar[str]
     suffix: ClassVar[str]
     one_by_one: ClassVar[bool] = False
+    is_delta_table: ClassVar[bool] = False
 
     name: str = field(default="", kw_only=True)
 
@@ -65,7 +67,8 @@ class DeltaMirror(Publication):
     """The current state as a plain Delta table, with one version for each publication.
 
     >>> from dataclasses import dataclass
-    >>> from tidemark import DeltaMirror, Fold, KafkaSource, Pipeline, state
+    >>> from tidemark import Fold, state
+    >>> from tidemark.targets import DeltaMirror
     >>> @dataclass(frozen=True)
     ... class Flight:
     ...     tail_number: str
@@ -89,6 +92,7 @@ class DeltaMirror(Publication):
 
     kind = "delta-mirror"
     suffix = "mirror"
+    is_delta_table = True
 
     path: str
     deletion_vectors: bool = field(default=True, kw_only=True)
@@ -117,7 +121,7 @@ class DeltaMirror(Publication):
 class DeltaChangelog(Publication):
     """The changes of state as a plain Delta table: for each checkpoint the keys that it inserted, updated or deleted.
 
-    >>> from tidemark import DeltaChangelog
+    >>> from tidemark.targets import DeltaChangelog
     >>> DeltaChangelog("/lake/aircraft_changes").named("aircraft").name
     'aircraft-changes'
 
@@ -133,6 +137,7 @@ class DeltaChangelog(Publication):
     kind = "delta-changelog"
     suffix = "changes"
     one_by_one = True
+    is_delta_table = True
 
     path: str
 
@@ -160,7 +165,7 @@ class DeltaChangelog(Publication):
 class JdbcUpsert(Publication):
     """The current state as a table of PostgreSQL: each publication is one transaction, with the checkpoint's id.
 
-    >>> from tidemark import JdbcUpsert
+    >>> from tidemark.targets import JdbcUpsert
     >>> JdbcUpsert("postgresql://app@db.example.com/sales", table="gold.aircraft").place
     'postgresql://db.example.com/sales#gold.aircraft'
 
@@ -194,7 +199,7 @@ class JdbcUpsert(Publication):
 
     @classmethod
     def restored(cls, name: str, options: Mapping[str, str]) -> "JdbcUpsert":
-        """See `Publication.restored`; user and password then come from the variables of libpq."""
+        """See `Publication.restored`; user, password and parameters then come from the variables of libpq."""
         return cls(options["url"], table=options["table"], name=name)
 
     @property
@@ -214,7 +219,7 @@ class JdbcUpsert(Publication):
 class KafkaUpsert(Publication):
     """The current state as a compacted topic: the newest record of each key is its row, and a tombstone deletes it.
 
-    >>> from tidemark import KafkaUpsert
+    >>> from tidemark.targets import KafkaUpsert
     >>> KafkaUpsert("aircraft").named("aircraft").name
     'aircraft-topic'
 
