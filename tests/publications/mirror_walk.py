@@ -12,8 +12,8 @@ from deltalake import DeltaTable, QueryBuilder
 
 from tidemark.errors import TargetChangedError
 from tidemark.model.retention.publication_records import Replaceable
-from tidemark.ports.publishing import Difference, StatePart, Step
-from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
+from tidemark.ports.publishing import Difference, Published, StatePart, Step
+from tidemark.publications.delta_mirror import DeltaMirrorTable
 from tidemark.publications.target_folder import TargetFolder
 from tidemark.tables.delta_tables import arrow_schema
 
@@ -68,7 +68,7 @@ class MirrorWalk:
         """Publishes a random change."""
         step, difference, state = self.change()
         self.state = state
-        self.done(self.mirror.apply(step, difference))
+        self.done(self.mirror.apply(step, lambda: difference))
 
     def change(self) -> tuple[Step, Difference, State]:
         """Returns a random change of the state, unpublished."""
@@ -89,7 +89,7 @@ class MirrorWalk:
         step, difference, _ = self.change()
         self.publish()
         before = self.version
-        self.mirror.apply(step, difference)
+        self.mirror.apply(step, lambda: difference)
         assert self.version == before, "its publication had been done"
 
     def wake(self) -> None:
@@ -98,7 +98,7 @@ class MirrorWalk:
         self.publish()
         self.publish()
         before = self.version
-        self.mirror.apply(step, difference)
+        self.mirror.apply(step, lambda: difference)
         assert self.version == before
 
     def maintain(self) -> None:
@@ -138,11 +138,11 @@ class MirrorWalk:
             timeline="t1",
         )
 
-    def done(self, applied: PublishedVersion) -> None:
+    def done(self, applied: Published) -> None:
         """Records a publication of the current state."""
         self.number += 1
-        assert applied.version == self.version
-        self.states[applied.version] = self.state
+        assert int(applied.version) == self.version
+        self.states[self.version] = self.state
 
 
 def read(path: Path, version: int) -> State:

@@ -69,7 +69,8 @@ class PublishedWard:
 
     def declare(self, change: Callable[[str], str] = str) -> None:
         """Declares the pipeline, with a mirror of each operator."""
-        text = DECLARATION.replace("import Fold", "import DeltaChangelog, DeltaMirror, Fold, JdbcUpsert, KafkaUpsert")
+        targets = "from tidemark.targets import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert"
+        text = DECLARATION.replace("from tidemark import", f"{targets}\nfrom tidemark import", 1)
         for uid in UIDS:
             text = text.replace(f'("{uid}", ', f'("{uid}", publish=[{self.target(uid)}], ')
         self.tidemark.declare(change(text), file="ward.py", name=NAME)
@@ -116,19 +117,20 @@ class PublishedWard:
         number = int(step.checkpoint.removeprefix("chk-"))
         self.versions[uid, int(step.version)] = self.expected(number, uid)
 
-    def kill(self, uid: str, step: str, when: str) -> None:
-        """A publisher that dies at a step; nothing is noted, because the next one finishes it."""
+    def kill(self, uid: str, step: str, when: str) -> bool:
+        """Publishes, dies at a step, and tells whether it was reached; the next publisher notes what it finishes."""
         before = self.context.__dict__.get("listener")
         self.context.__dict__["listener"] = killing(step, when)
         try:
             (name,) = (p.name for of, p in self.pipeline.publications if of == uid)
             publishing.publish(self.context, NAME, name)
         except Killed:
-            pass
+            return True
         finally:
             self.context.__dict__.pop("listener")
             if before is not None:
                 self.context.__dict__["listener"] = before
+        return False
 
     def erase(self, sensor: str, uid: str) -> None:
         """Erases a key."""

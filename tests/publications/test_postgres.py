@@ -20,10 +20,10 @@ from tests.support.disk import DiskPipeline
 from tests.support.disk_context import commands_over
 from tests.support.postgres import INSTALL, PASSWORD, Postgres, postgres, programs
 from tests.support.prerequisites import needs
-from tidemark import JdbcUpsert
 from tidemark.errors import DeclarationError, StoreError, TargetChangedError
 from tidemark.operations.publications import publishing
 from tidemark.publications.operator_states import OperatorStates
+from tidemark.targets import JdbcUpsert
 
 pytestmark = needs(programs() is not None, f"no PostgreSQL here: {INSTALL}")
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20261128"))

@@ -72,7 +72,7 @@ class PublicationDetails:
     Attributes:
         status: the publication.
         steps: its last steps, newest first: `version` is the one to read as of `checkpoint`.
-        views: statements that make a view of the target, by engine.
+        views: statements that make a view of the target, by engine; none if it is no Delta table, or has no rows yet.
     """
 
     status: PublicationStatus

@@ -67,7 +67,7 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many steps, the last ones.")] = 10,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a publication: which version of its target has which checkpoint, and views of it for Trino and Databricks.
+    """Show a publication: which version of its target has which checkpoint, and views for Trino and Databricks.
 
     Examples:
       tidemark publication show flights aircraft-mirror

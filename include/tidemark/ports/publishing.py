@@ -6,9 +6,12 @@ from typing import Any, Protocol, TypeAlias
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.publication_records import Replaceable
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 Rows: TypeAlias = Any
 """An Arrow table."""
+Columns: TypeAlias = Sequence[tuple[str, str]]
+"""(column, SQL type), key columns included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,9 @@ class PublicationTarget(Protocol):
 
 class PublishedStates(Protocol):
     """The states of one operator, as a target gets them."""
+
+    def state_of(self, rows: Rows, schema: OperatorSchema) -> Rows:
+        """Returns the state that rows of a target say, in the columns of `tidemark state export`."""
 
     def difference(self, before: Checkpoint, after: Checkpoint, ancestor: int, erased: Sequence[Any]) -> Difference:
         """Returns the changes between two checkpoints with the same columns.

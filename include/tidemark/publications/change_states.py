@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import key_columns, quote
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference, StatePart
+from tidemark.ports.publishing import Columns, Difference, StatePart
 from tidemark.publications.operator_states import OperatorStates
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
@@ -19,15 +19,6 @@ from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
 
 _OPERATIONS = "CASE change WHEN 'inserted' THEN 'insert' WHEN 'updated' THEN 'update' ELSE 'delete' END"
-
-
-def change_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
-    """Returns (column, SQL type) of a change log."""
-    keys = {key.name for key in schema.keys}
-    fields = ", ".join(f"`{name}`: {of}" for name, of in empty_columns(schema) if name not in keys)
-    row = f"STRUCT<{fields}>"
-    own = (("_op", "STRING"), ("before", row), ("after", row), ("_from", "BIGINT"), ("_checkpoint", "BIGINT"))
-    return (*((key.name, key.type.sql) for key in schema.keys), *own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +32,25 @@ class ChangeStates:
 
     warehouse: Root
     uid: str
+
+    @staticmethod
+    def columns(schema: OperatorSchema) -> Columns:
+        """Returns (column, SQL type) of the rows: the key, the operation, the row before and after, two checkpoints."""
+        keys = {key.name for key in schema.keys}
+        fields = ", ".join(f"`{name}`: {of}" for name, of in empty_columns(schema) if name not in keys)
+        row = f"STRUCT<{fields}>"
+        own = (("_op", "STRING"), ("before", row), ("after", row), ("_from", "BIGINT"), ("_checkpoint", "BIGINT"))
+        return (*((key.name, key.type.sql) for key in schema.keys), *own)
+
+    def state_of(self, rows: pa.Table, schema: OperatorSchema) -> pa.Table:
+        """See `ports.publishing.PublishedStates`: the newest row of each key, if it is no delete."""
+        state, keys = arrow_schema(empty_columns(schema)), {key.name for key in schema.keys}
+        columns = ", ".join(quote(n) if n in keys else f"after.{quote(n)} AS {quote(n)}" for n in state.names)
+        by = ", ".join(key_columns(schema))
+        newest = f"QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY _checkpoint DESC) = 1"
+        with open_query_runner() as ask:
+            found = ask(f"SELECT {columns} FROM (FROM rows {newest}) WHERE _op <> 'delete'", rows=rows)
+        return found.select(state.names).cast(state)
 
     def parts(self, checkpoint: Checkpoint) -> list[StatePart]:
         """See `ports.publishing.PublishedStates`: the whole state as inserts."""
@@ -61,7 +71,7 @@ class ChangeStates:
         The states no longer say what an erased key had, so it is deleted without `before`, or inserted if it is back.
         """
         schema = after.plan.schemas[self.uid]
-        columns, keys = arrow_schema(change_columns(schema)), [key.name for key in schema.keys]
+        columns, keys = arrow_schema(ChangeStates.columns(schema)), [key.name for key in schema.keys]
         gone = pa.Table.from_pylist(
             [dict(zip(keys, key, strict=True)) for key in dict.fromkeys(erased)],
             schema=pa.schema([columns.field(key) for key in keys]),
@@ -88,7 +98,7 @@ class ChangeStates:
 
 def _inserts(schema: OperatorSchema, rows: pa.Table, checkpoint: int) -> pa.Table:
     """The rows of a state as inserts."""
-    columns, keys = arrow_schema(change_columns(schema)), {key.name for key in schema.keys}
+    columns, keys = arrow_schema(ChangeStates.columns(schema)), {key.name for key in schema.keys}
     rows = rows.cast(arrow_schema(empty_columns(schema))).combine_chunks()
     fields = columns.field("after").type
     inner = [rows[name].combine_chunks() for name in rows.column_names if name not in keys]
@@ -110,7 +120,7 @@ def _one_chunk(array: "pa.Array | pa.ChunkedArray") -> pa.Array:
 def _with_erased(schema: OperatorSchema, before: int, after: int) -> str:
     """Returns the query that puts erased keys in place of what the difference says about them."""
     keys = ", ".join(key_columns(schema))
-    columns = ", ".join(quote(name) for name, _ in change_columns(schema))
+    columns = ", ".join(quote(name) for name, _ in ChangeStates.columns(schema))
     ids = f"CAST({before} AS BIGINT) AS _from, CAST({after} AS BIGINT) AS _checkpoint"
     # The structs have the types of the changes, even if there are none.
     empty = "(SELECT before FROM changed WHERE false)"

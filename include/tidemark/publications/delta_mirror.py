@@ -10,11 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
@@ -22,7 +24,7 @@ from tidemark.errors import StoreError, TargetChangedError
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.retention.publication_records import Replaceable
 from tidemark.ports import PutOutcome
-from tidemark.ports.publishing import Difference, StatePart, Step
+from tidemark.ports.publishing import Difference, Published, StatePart, Step
 from tidemark.publications.deletion_vectors import VectorPlace, numbered_name, read_vector, write_vectors
 from tidemark.publications.delta_log import LINEAGE, DeltaLog, MirrorFile, TableState, misfit, path_of, unreadable
 from tidemark.publications.mirror_files import FilePlan, NewFile, clean_up, marking, part_path, removal
@@ -43,25 +45,8 @@ _LOG_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedVersion:
-    """The result of a publication.
-
-    Attributes:
-        version: of the table; if a later publication was there already, that of the newest.
-        inserted: rows written for keys that are in the state.
-        deleted: rows that were deleted or replaced.
-        bytes: bytes written, the log included; 0 = another process had done it.
-    """
-
-    version: int
-    inserted: int = 0
-    deleted: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaMirrorTable:
-    """Writes one mirror.
+    """See `ports.publishing.PublicationTarget`.
 
     Attributes:
         folder: the table.
@@ -88,32 +73,22 @@ class DeltaMirrorTable:
         """The log of the table."""
         return DeltaLog(self.folder)
 
-    def apply(self, step: Step, difference: Difference) -> PublishedVersion:
-        """Brings the table from the previous publication to this one.
+    def newest_step(self) -> int:
+        """See `ports.publishing.PublicationTarget`."""
+        return self.log.newest().publications.get(self.application, 0)
 
-        Args:
-            step: the publication.
-            difference: the changes since the previous one.
-
-        Raises:
-            TargetChangedError: the table does not have the previous publication, or others have changed it.
-            StoreError: the table cannot be read or written.
-        """
-        return self._commit(step, lambda state: self._difference(state, step, difference))
+    def apply(self, step: Step, difference: Callable[[], Difference]) -> Published:
+        """See `ports.publishing.PublicationTarget`."""
+        read = cache(difference)
+        return self._commit(step, lambda state: self._difference(state, step, read))
 
     def replace(
         self, step: Step, parts: Sequence[StatePart], replaces: Replaceable = Replaceable.UNTOUCHED
-    ) -> PublishedVersion:
-        """Replaces all rows of the table, or creates it.
-
-        Args:
-            step: the publication.
-            parts: all rows of the state, in `columns`; one file each.
-            replaces: the rows that it may replace.
+    ) -> Published:
+        """See `ports.publishing.PublicationTarget`; each part becomes one file.
 
         Raises:
-            TargetChangedError: the table has other rows, or features that a mirror cannot have.
-            StoreError: the table cannot be read or written.
+            TargetChangedError: also if the table has features that a mirror cannot have.
         """
         written: list[NewFile] = []
 
@@ -126,17 +101,10 @@ class DeltaMirrorTable:
 
         return self._commit(step, entry)
 
-    def drop(self, step: Step) -> PublishedVersion | None:
-        """Ends the publication by an entry without files, which fences earlier ones; returns None without a table.
-
-        Args:
-            step: the end, numbered like a publication.
-
-        Raises:
-            StoreError: the table cannot be read or written.
-        """
+    def drop(self, step: Step) -> Published:
+        """See `ports.publishing.PublicationTarget`: an entry without files fences earlier ones."""
         if self.log.newest().version < 0:
-            return None
+            return Published(version="")
 
         def entry(state: TableState) -> "_Entry":
             now = self.now_ms()
@@ -144,12 +112,18 @@ class DeltaMirrorTable:
 
         return self._commit(step, entry)
 
-    def _commit(self, step: Step, entry: Callable[[TableState], "_Entry"]) -> PublishedVersion:
+    def rows(self) -> tuple[int, pa.Table]:
+        """See `ports.publishing.PublicationTarget`."""
+        step, opened, columns = self.newest_step(), self.folder.table(), arrow_schema(self.columns)
+        found = pa.table(QueryBuilder().register("mirror", opened).execute("SELECT * FROM mirror").read_all())
+        return step, found.select(columns.names).cast(columns)
+
+    def _commit(self, step: Step, entry: Callable[[TableState], "_Entry"]) -> Published:
         for _ in range(_TRIES):
             state = self.log.newest()
             if state.publications.get(self.application, 0) >= step.number:
                 found = self.log.find_publication(state, self.application)
-                return PublishedVersion(version=state.version if found is None else found.version)
+                return Published(version=str(state.version if found is None else found.version))
             made = entry(state)
             version = state.version + 1
             body = "".join(f"{json.dumps(action)}\n" for action in made.actions).encode()
@@ -157,8 +131,8 @@ class DeltaMirrorTable:
             # A log that was cleaned up meanwhile frees the name, and no reader finds an entry below its checkpoint.
             if won and self.log.newest().publications.get(self.application, 0) >= step.number:
                 self._checkpoint_log(version)
-                return PublishedVersion(
-                    version=version, inserted=made.inserted, deleted=made.deleted, bytes=made.bytes + len(body)
+                return Published(
+                    version=str(version), inserted=made.inserted, deleted=made.deleted, bytes=made.bytes + len(body)
                 )
         raise StoreError(
             f"{_TRIES} other commits came first to {self.folder}",
@@ -255,8 +229,9 @@ class DeltaMirrorTable:
             "createdTime": state.metadata.get("createdTime") or now,
         }
 
-    def _difference(self, state: TableState, step: Step, of: Difference) -> "_Entry":
+    def _difference(self, state: TableState, step: Step, read: Callable[[], Difference]) -> "_Entry":
         self._refuse_changed(state, step)
+        of = read()
         upserts = of.upserts
         changed = (of.erased,) if self.appends else (upserts, of.deletes, of.erased)
         touched = pa.concat_tables([found.select(list(self.keys)) for found in changed])

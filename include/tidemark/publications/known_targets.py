@@ -1,27 +1,21 @@
-"""All kinds of targets, one line each: how each is opened."""
+"""The kinds of targets: which states each gets, and how it is opened."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-import pyarrow as pa
-from deltalake import QueryBuilder
-
-from tidemark.declare.publications import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert, Publication
+from tidemark.declare.publications import Publication
 from tidemark.errors import UsageError
-from tidemark.model.kinds.base.sql import quote
-from tidemark.model.retention.publication_records import Replaceable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.ports.publishing import Difference, PublicationTarget, Published, PublishedStates, StatePart, Step
-from tidemark.publications.change_states import ChangeStates, change_columns
-from tidemark.publications.delta_mirror import DeltaMirrorTable, PublishedVersion
+from tidemark.ports.publishing import Columns, PublicationTarget, PublishedStates
+from tidemark.publications.change_states import ChangeStates
+from tidemark.publications.delta_mirror import DeltaMirrorTable
 from tidemark.publications.operator_states import OperatorStates
 from tidemark.publications.target_folder import TargetFolder
-from tidemark.readers.duckdb_session import open_query_runner
-from tidemark.sql.resolve import empty_columns
 from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
+from tidemark.targets import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,92 +36,36 @@ class TargetServices:
     now_ms: Callable[[], int]
     make_id: Callable[[], str]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorTarget:
-    """See `ports.publishing.PublicationTarget`."""
-
-    table: DeltaMirrorTable
-
-    def newest_step(self) -> int:
-        """See `ports.publishing.PublicationTarget`."""
-        return self.table.log.newest().publications.get(self.table.application, 0)
-
-    def apply(self, step: Step, difference: Callable[[], Difference]) -> Published:
-        """See `ports.publishing.PublicationTarget`."""
-        return self._had(step) or _published(self.table.apply(step, difference()))
-
-    def replace(self, step: Step, parts: Sequence[StatePart], replaces: Replaceable) -> Published:
-        """See `ports.publishing.PublicationTarget`."""
-        return _published(self.table.replace(step, parts, replaces))
-
-    def drop(self, step: Step) -> Published:
-        """See `ports.publishing.PublicationTarget`."""
-        found = self.table.drop(step)
-        return Published(version="") if found is None else _published(found)
-
-    def rows(self) -> tuple[int, pa.Table]:
-        """See `ports.publishing.PublicationTarget`."""
-        step, opened = self.newest_step(), self.table.folder.table()
-        found = pa.table(QueryBuilder().register("mirror", opened).execute("SELECT * FROM mirror").read_all())
-        columns = arrow_schema(self.table.columns)
-        return step, found.select(columns.names).cast(columns)
-
-    def _had(self, step: Step) -> Published | None:
-        """The result of a step that the table has: no difference is read then."""
-        state = self.table.log.newest()
-        if state.publications.get(self.table.application, 0) < step.number:
-            return None
-        found = self.table.log.find_publication(state, self.table.application)
-        return Published(version=str(state.version if found is None else found.version))
-
-
-def _published(made: PublishedVersion) -> Published:
-    return Published(version=str(made.version), inserted=made.inserted, deleted=made.deleted, bytes=made.bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangelogTarget(MirrorTarget):
-    """See `ports.publishing.PublicationTarget`.
-
-    Attributes:
-        state: columns of the state.
-    """
-
-    state: pa.Schema
-
-    def rows(self) -> tuple[int, pa.Table]:
-        """See `ports.publishing.PublicationTarget`: the newest row of each key, if it was not deleted."""
-        step, changes = MirrorTarget.rows(self)
-        keys = ", ".join(map(quote, self.table.keys))
-        columns = ", ".join(
-            quote(name) if name in set(self.table.keys) else f"after.{quote(name)} AS {quote(name)}"
-            for name in self.state.names
-        )
-        newest = f"QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _checkpoint DESC) = 1"
-        with open_query_runner() as ask:
-            found = ask(f"SELECT {columns} FROM (FROM changes {newest}) WHERE _op <> 'delete'", changes=changes)
-        return step, found.select(self.state.names).cast(self.state)
+    def application(self, publication: Publication) -> str:
+        """Returns the id of a publication at its target, `tidemark/<pipeline>/<name>`."""
+        return f"tidemark/{self.pipeline}/{publication.name}"
 
 
 def states_for(publication: Publication, warehouse: Root, uid: str) -> PublishedStates:
     """Returns the states of an operator in the form that the target of a publication takes."""
-    made = ChangeStates if isinstance(publication, DeltaChangelog) else OperatorStates
-    return made(warehouse=warehouse, uid=uid)
+    return _states(publication)(warehouse=warehouse, uid=uid)
 
 
-def _open_mirror(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
-    mirror = cast("DeltaMirror", publication)
-    return MirrorTarget(
-        table=DeltaMirrorTable(
-            folder=TargetFolder(services.open_folder(mirror.place)),
-            application=f"tidemark/{services.pipeline}/{mirror.name}",
-            keys=tuple(key.name for key in schema.keys),
-            columns=tuple(empty_columns(schema)),
-            now_ms=services.now_ms,
-            make_id=lambda: UUID(services.make_id()),
-            deletion_vectors=mirror.deletion_vectors,
-        )
+def target_columns(publication: Publication, schema: OperatorSchema) -> Columns:
+    """Returns (column, SQL type) of a target's rows, for a stored schema."""
+    return _states(publication).columns(schema)
+
+
+def _states(publication: Publication) -> type[ChangeStates] | type[OperatorStates]:
+    return ChangeStates if isinstance(publication, DeltaChangelog) else OperatorStates
+
+
+def _open_delta(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
+    delta = cast("DeltaMirror | DeltaChangelog", publication)
+    return DeltaMirrorTable(
+        folder=TargetFolder(services.open_folder(delta.place)),
+        application=services.application(delta),
+        keys=tuple(key.name for key in schema.keys),
+        columns=target_columns(delta, schema),
+        now_ms=services.now_ms,
+        make_id=lambda: UUID(services.make_id()),
+        deletion_vectors=isinstance(delta, DeltaMirror) and delta.deletion_vectors,
+        appends=isinstance(delta, DeltaChangelog),
     )
 
 
@@ -138,9 +76,9 @@ def _open_postgres(publication: Publication, schema: OperatorSchema, services: T
     return PostgresTarget(
         url=upsert.url,
         table=upsert.table,
-        application=f"tidemark/{services.pipeline}/{upsert.name}",
+        application=services.application(upsert),
         keys=tuple(key.name for key in schema.keys),
-        columns=arrow_schema(empty_columns(schema)),
+        columns=arrow_schema(target_columns(upsert, schema)),
     )
 
 
@@ -149,35 +87,18 @@ def _open_topic(publication: Publication, schema: OperatorSchema, services: Targ
     from tidemark.publications.topic_target import TopicTarget
 
     upsert, (bootstrap, options) = cast("KafkaUpsert", publication), services.find_kafka()
-    application = f"tidemark/{services.pipeline}/{upsert.name}"
+    application = services.application(upsert)
     return TopicTarget(
         topic=CompactedTopic(bootstrap=bootstrap, topic=upsert.topic, application=application, options=options),
         application=application,
         keys=tuple(key.name for key in schema.keys),
-        columns=arrow_schema(empty_columns(schema)),
-    )
-
-
-def _open_changelog(publication: Publication, schema: OperatorSchema, services: TargetServices) -> PublicationTarget:
-    log = cast("DeltaChangelog", publication)
-    return ChangelogTarget(
-        table=DeltaMirrorTable(
-            folder=TargetFolder(services.open_folder(log.place)),
-            application=f"tidemark/{services.pipeline}/{log.name}",
-            keys=tuple(key.name for key in schema.keys),
-            columns=change_columns(schema),
-            now_ms=services.now_ms,
-            make_id=lambda: UUID(services.make_id()),
-            deletion_vectors=False,
-            appends=True,
-        ),
-        state=arrow_schema(empty_columns(schema)),
+        columns=arrow_schema(target_columns(upsert, schema)),
     )
 
 
 _OPENERS: Mapping[str, Callable[[Publication, OperatorSchema, TargetServices], PublicationTarget]] = {
-    DeltaMirror.kind: _open_mirror,
-    DeltaChangelog.kind: _open_changelog,
+    DeltaMirror.kind: _open_delta,
+    DeltaChangelog.kind: _open_delta,
     JdbcUpsert.kind: _open_postgres,
     KafkaUpsert.kind: _open_topic,
 }

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
-from tidemark.ports.publishing import Difference, StatePart
+from tidemark.ports.publishing import Columns, Difference, StatePart
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side
 from tidemark.readers.duckdb_session import QueryRunner, open_query_runner
@@ -35,6 +35,15 @@ class OperatorStates:
 
     warehouse: Root
     uid: str
+
+    @staticmethod
+    def columns(schema: OperatorSchema) -> Columns:
+        """Returns (column, SQL type) of the rows: those of `tidemark state export`."""
+        return tuple(empty_columns(schema))
+
+    def state_of(self, rows: pa.Table, schema: OperatorSchema) -> pa.Table:
+        """See `ports.publishing.PublishedStates`: they are the state."""
+        return rows
 
     def parts(self, checkpoint: Checkpoint) -> list[StatePart]:
         """See `ports.publishing.PublishedStates`; a part is a range of key groups."""

@@ -65,15 +65,15 @@ class PostgresTarget:
 
     def apply(self, step: Step, difference: Callable[[], Difference]) -> Published:
         """See `ports.publishing.PublicationTarget`."""
-        if self.newest_step() >= step.number:
-            return self._had()
+        with self._transaction() as cursor:
+            if self._has(cursor, step):
+                return self._had(cursor)
         found = difference()
         with self._transaction() as cursor:
             self._lock(cursor)
-            progress = self._progress(cursor)
-            if progress is not None and progress[0] >= step.number:
-                return self._had()
-            if progress != (step.previous, step.previous_lineage) or self._misfit(cursor):
+            if self._has(cursor, step):
+                return self._had(cursor)
+            if self._progress(cursor) != (step.previous, step.previous_lineage) or self._misfit(cursor):
                 raise self._changed()
             deleted = sum(self._delete(cursor, keys) for keys in (found.deletes, found.erased))
             deleted += self._delete(cursor, found.upserts.select(list(self.keys)))
@@ -85,9 +85,9 @@ class PostgresTarget:
         """See `ports.publishing.PublicationTarget`. After a crash all parts are read again: nothing was kept."""
         with self._transaction() as cursor:
             self._lock(cursor)
+            if self._has(cursor, step):
+                return self._had(cursor)
             progress = self._progress(cursor)
-            if progress is not None and progress[0] >= step.number:
-                return self._had()
             there = self._there(cursor)
             if there:
                 self._refuse_rows(progress, step, replaces)
@@ -109,9 +109,9 @@ class PostgresTarget:
             progress = self._progress(cursor)
             if progress is None:
                 return Published(version="")
-            if progress[0] < step.number:
+            if not self._has(cursor, step):
                 self._advance(cursor, step)
-        return self._had()
+            return self._had(cursor)
 
     def rows(self) -> tuple[int, pa.Table]:
         """See `ports.publishing.PublicationTarget`."""
@@ -192,10 +192,13 @@ class PostgresTarget:
             (self.application, self.table, step.number, step.lineage, step.checkpoint, step.timeline),
         )
 
-    def _had(self) -> Published:
-        with self._transaction() as cursor:
-            wanted = SQL("SELECT checkpoint FROM {} WHERE publication = %s").format(self._progress_name)
-            found = cursor.execute(wanted, (self.application,)).fetchone()
+    def _has(self, cursor: "psycopg.Cursor[Any]", step: Step) -> bool:
+        progress = self._progress(cursor)
+        return progress is not None and progress[0] >= step.number
+
+    def _had(self, cursor: "psycopg.Cursor[Any]") -> Published:
+        wanted = SQL("SELECT checkpoint FROM {} WHERE publication = %s").format(self._progress_name)
+        found = cursor.execute(wanted, (self.application,)).fetchone()
         return Published(version="" if found is None else str(found[0]))
 
     def _is_table(self, cursor: "psycopg.Cursor[Any]", name: str) -> bool:

@@ -1,1 +1,1 @@
-"""Publications: the steps that bring targets from checkpoint to checkpoint (adr/0038)."""
+"""Publications: the steps that bring targets from checkpoint to checkpoint (adr/0039)."""

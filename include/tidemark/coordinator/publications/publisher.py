@@ -1,4 +1,4 @@
-"""Brings one target to the newest checkpoint: a step is begun, made at the target, and recorded as done (adr/0038).
+"""Brings one target to the newest checkpoint: a step is begun, made at the target, and recorded as done (adr/0039).
 
 A job pins the checkpoint while `begun` is put, because `begun` cannot be taken back; from then on the newest `begun`
 pins its checkpoints. Manifests are read after it: it says which erasures they reflect. If a publisher is killed at any

@@ -91,7 +91,8 @@ def verify(context: Context, name: str, publication: str) -> PublicationCheck:
     begun, checkpoint = found[0], coordinator.checkpoint(found[0].checkpoint)
     schema = checkpoint.plan.schemas[begun.uid]
     with _publisher(context, name, begun.uid, _with_login(context, name, begun)) as publisher:
-        step, rows = publisher.open_target(schema).rows()
+        step, found_rows = publisher.open_target(schema).rows()
+        rows = publisher.states.state_of(found_rows, schema)
     if step != begun.step:
         raise ConflictError(
             f"the target of {publication} has step {step}, and the last one that is done is {begun.step}",
@@ -156,7 +157,7 @@ def find_publication(context: Context, name: str, publication: str) -> Publicati
 
 
 def describe_publication(context: Context, name: str, publication: str, limit: int = 10) -> PublicationDetails:
-    """Returns a publication with its last steps, and the statements that make a view of its target.
+    """Returns a publication with its last steps, and the statements that make a view of its Delta table.
 
     Args:
         context: of this process.
@@ -167,18 +168,19 @@ def describe_publication(context: Context, name: str, publication: str, limit: i
     Raises:
         NotFoundError: no such pipeline or publication.
     """
-    from tidemark.sql.resolve import empty_columns
+    from tidemark.publications.known_targets import target_columns
 
     status, coordinator = find_publication(context, name, publication), context.coordinator(name)
     steps = list(islice(PublicationSteps(coordinator.objects).list_done(publication), limit))
-    columns: list[str] = []
+    views: Mapping[str, str] = {}
     for begun, _ in steps[:1]:
-        schema = coordinator.timelines.checkpoint(begun.checkpoint).plan.schemas[begun.uid]
-        columns = [column for column, _ in empty_columns(schema)]
+        target, schema = _thawed(begun), coordinator.timelines.checkpoint(begun.checkpoint).plan.schemas[begun.uid]
+        if target.is_delta_table:
+            views = _view_texts(target.place, [column for column, _ in target_columns(target, schema)], publication)
     return PublicationDetails(
         status=status,
         steps=[_facts(MadeStep(begun=begun, done=done)) for begun, done in steps],
-        views=_view_texts(status.place, columns, publication) if columns else {},
+        views=views,
     )
 
 
