@@ -52,6 +52,11 @@ def killing(step: str, when: str) -> StepListener:
 class PublishedWard:
     """The pipeline, its log, its mirrors, and the state that each version of a mirror has to have."""
 
+    kind = "mirror"
+    """The last word of the default names of its publications."""
+    fences: tuple[type[Exception], ...] = ()
+    """The errors that a publisher gets when a later one has begun; none where it makes no difference."""
+
     def __init__(self, folder: Path, chance: random.Random, broker: str = "127.0.0.1:1") -> None:
         self.folder, self.chance = folder, chance
         self.tidemark = Command(folder, broker, "sc://127.0.0.1:1")
@@ -99,16 +104,41 @@ class PublishedWard:
         found = self.line.coordinator.checkpoint(checkpoint)
         return ordered(read_checkpoint(str(self.line.root), found, uid))
 
+    def publication(self, uid: str) -> str:
+        """The name of an operator's publication."""
+        return f"{uid}-{self.kind}"
+
     def publish(self, uid: str) -> list[PublishedFacts]:
         """Publishes, and notes what each version must be."""
-        made = publishing.publish(self.context, NAME, f"{uid}-mirror")
+        made = publishing.publish(self.context, NAME, self.publication(uid))
         for step in made:
             self.note(uid, step)
         return made
 
+    def published(self, uid: str) -> list[str]:
+        """Publishes, and compares what the target then has; returns the modes of the steps."""
+        made = self.publish(uid)
+        self.compare(uid)
+        return [step.mode for step in made]
+
+    def told(self, uid: str) -> tuple[int, int]:
+        """The newest step that the target has by its own account, and the checkpoint of that step."""
+        table = DeltaTable(str(self.mirror(uid)))
+        told = next(e["tidemark"] for e in table.history() if "tidemark" in e)
+        return int(told["number"]), int(told["checkpoint"])
+
+    def compare(self, uid: str) -> None:
+        """The target has the state of the checkpoint that it names."""
+        table = DeltaTable(str(self.mirror(uid)))
+        assert read(self.mirror(uid), table.version()) == self.expected(self.told(uid)[1], uid)
+
+    def keys(self, uid: str) -> set[str]:
+        """The sensors of the state that the target has."""
+        return set(rows_by(read(self.mirror(uid), DeltaTable(str(self.mirror(uid))).version())))
+
     def rebuild(self, uid: str, *, replaces_others: bool = False) -> PublishedFacts:
         """Rebuilds, and notes what the version must be."""
-        made = publishing.rebuild(self.context, NAME, f"{uid}-mirror", replaces_others=replaces_others)
+        made = publishing.rebuild(self.context, NAME, self.publication(uid), replaces_others=replaces_others)
         self.note(uid, made)
         return made
 
@@ -122,8 +152,7 @@ class PublishedWard:
         before = self.context.__dict__.get("listener")
         self.context.__dict__["listener"] = killing(step, when)
         try:
-            (name,) = (p.name for of, p in self.pipeline.publications if of == uid)
-            publishing.publish(self.context, NAME, name)
+            publishing.publish(self.context, NAME, self.publication(uid))
         except Killed:
             return True
         finally:
@@ -148,12 +177,6 @@ class PublishedWard:
         """Every version of every mirror is as it was noted, for a reader who does not know Tidemark."""
         for (uid, version), state in self.versions.items():
             assert read(self.mirror(uid), version) == state, f"{uid}, version {version}"
-
-    def check_newest(self, uid: str) -> None:
-        """The newest version has the state of the checkpoint that its entry names."""
-        table = DeltaTable(str(self.mirror(uid)))
-        told = next(e["tidemark"] for e in table.history() if "tidemark" in e)
-        assert read(self.mirror(uid), table.version()) == self.expected(int(told["checkpoint"]), uid)
 
 
 def ordered(rows: pa.Table) -> State:

@@ -2,10 +2,8 @@
 
 import os
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,7 +19,6 @@ from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.errors import DeclarationError, TargetChangedError, UsageError
 from tidemark.operations import retention, timelines
 from tidemark.operations.publications import publishing
-from tidemark.publications.operator_states import OperatorStates
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20261127"))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -40,17 +37,6 @@ def ward(tmp_path: Path) -> PublishedWard:
     return made
 
 
-def test_a_state_that_exists_is_published_as_a_whole_then_by_differences(ward: PublishedWard) -> None:
-    ward.checkpoint()
-    modes = []
-    for _ in range(4):
-        for uid in UIDS:
-            modes += [step.mode for step in ward.publish(uid)]
-        ward.checkpoint()
-    assert modes == ["rebuild"] * 3 + ["difference"] * 9
-    ward.check()
-
-
 def test_one_difference_catches_up_over_many_checkpoints_and_then_there_is_nothing_to_do(ward: PublishedWard) -> None:
     ward.publish("kept")
     for _ in range(4):
@@ -60,65 +46,6 @@ def test_one_difference_catches_up_over_many_checkpoints_and_then_there_is_nothi
     assert [step.mode for step in ward.publish("kept")] == ["difference"]
     assert ward.publish("kept") == []
     ward.check()
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["publish.begun", "publish.target", "publish.done"])
-def test_a_publisher_that_is_killed_anywhere_is_finished_by_the_next(ward: PublishedWard, step: str, when: str) -> None:
-    for _ in range(2):  # a rebuild, then a difference
-        ward.kill("sensors", step, when)
-        ward.checkpoint()
-        ward.publish("sensors")
-        ward.checkpoint()
-    versions = DeltaTable(str(ward.mirror("sensors"))).version() + 1
-    begun = ward.steps("sensors").newest(MIRROR)
-    assert begun is not None and begun.number == versions, "each step is one version"
-    ward.check()
-    ward.check_newest("sensors")
-
-
-def test_of_two_publishers_at_once_each_step_is_made_once(ward: PublishedWard) -> None:
-    errors = list[BaseException]()
-
-    def publish() -> None:
-        try:
-            publishing.publish(ward.context, NAME, MIRROR)
-        except BaseException as error:
-            errors.append(error)
-
-    for _ in range(3):
-        rivals = [threading.Thread(target=publish) for _ in range(3)]
-        for rival in rivals:
-            rival.start()
-        for rival in rivals:
-            rival.join()
-        ward.check_newest("sensors")
-        ward.checkpoint()
-    assert errors == []
-    assert DeltaTable(str(ward.mirror("sensors"))).version() == 2
-
-
-def test_a_zombie_that_wakes_after_two_more_steps_changes_nothing(
-    ward: PublishedWard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ward.publish("sensors")
-    ward.checkpoint()
-    difference = OperatorStates.difference
-
-    def overtaken(states: OperatorStates, *of: Any) -> Any:
-        found = difference(states, *of)
-        monkeypatch.setattr(OperatorStates, "difference", difference)
-        ward.publish("sensors")
-        ward.checkpoint()
-        ward.publish("sensors")
-        return found
-
-    monkeypatch.setattr(OperatorStates, "difference", overtaken)
-    (made,) = publishing.publish(ward.context, NAME, MIRROR)
-    assert DeltaTable(str(ward.mirror("sensors"))).version() == 2
-    assert made.checkpoint == "chk-2", "another process had made its step"
-    ward.check()
-    ward.check_newest("sensors")
 
 
 @pytest.mark.parametrize("uid", UIDS)
@@ -132,7 +59,7 @@ def test_an_erased_key_is_in_no_live_file_even_if_no_checkpoint_held_it_any_more
     assert gone not in rows_by(read(ward.mirror(uid), int(made.version)))
     ward.checkpoint()
     ward.publish(uid)
-    ward.check_newest(uid)
+    ward.compare(uid)
     number = len(list((ward.tidemark.warehouse / NAME / "erasures").glob("*.end.json")))
     ward.erase("never", uid)
     assert len(list((ward.tidemark.warehouse / NAME / "erasures").glob("*.end.json"))) == number + 1
@@ -153,7 +80,7 @@ def test_an_erasure_that_has_not_ended_is_left_to_the_next_step(ward: PublishedW
     ward.publish("sensors")
     begun = ward.steps("sensors").newest(MIRROR)
     assert begun is not None and begun.erasures == 2, "the record that the call was killed at, and its own"
-    ward.check_newest("sensors")
+    ward.compare("sensors")
 
 
 def test_a_restore_is_followed_once_the_new_timeline_has_a_checkpoint(ward: PublishedWard) -> None:
@@ -206,7 +133,7 @@ def test_a_sweep_keeps_what_a_publication_starts_from(ward: PublishedWard) -> No
     why = collect_roots(ward.line.coordinator, keep).reasons[1]
     assert why == (f"publication {MIRROR}, which continues from there",)
     assert [step.mode for step in ward.publish("sensors")] == ["difference"]
-    ward.check_newest("sensors")
+    ward.compare("sensors")
     retention.sweep(ward.context, NAME, str(keep), grace_ms=0)
     assert not collect_roots(ward.line.coordinator, keep).reasons.get(1)
 
@@ -221,7 +148,7 @@ def test_a_step_that_is_begun_keeps_both_of_its_checkpoints(ward: PublishedWard)
     for _ in range(2):
         retention.sweep(ward.context, NAME, str(Retention.keep_last(1)), grace_ms=0)
     assert [step.checkpoint for step in ward.publish("sensors")] == ["chk-2", "chk-5"]
-    ward.check_newest("sensors")
+    ward.compare("sensors")
 
 
 def test_changes_of_others_stop_it_until_a_rebuild(ward: PublishedWard) -> None:
@@ -276,7 +203,7 @@ def test_random_walks(tmp_path: Path, n: int) -> None:
     ward.checkpoint()
     ward.publish(uid)
     ward.check()
-    ward.check_newest(uid)
+    ward.compare(uid)
 
 
 def _moves(ward: PublishedWard, uid: str) -> list[Callable[[], object]]:

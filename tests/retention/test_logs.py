@@ -85,8 +85,7 @@ def test_a_log_of_a_year_loses_nothing_by_itself_and_its_needless_prefix_by_a_sw
 def test_no_verb_of_ours_leaves_a_deletion_a_restore_or_a_copy_to_delta() -> None:
     sources = [p for folder in ("include", "spark_jobs", "dags", "plugins") for p in (ROOT / folder).rglob("*.py")]
     assert len(sources) > 300
-    # A mirror is a table of its user's: its log follows the settings of that table.
-    sources = [p for p in sources if p.parent != ROOT / "include/tidemark/publications"]
     found = [f"{p.relative_to(ROOT)}: {m[0]}" for p in sources for m in re.finditer(BANNED, p.read_text())]
-    assert found == []
+    # A mirror is a table of its user's: its log follows the settings of that table.
+    assert found == ["include/tidemark/publications/delta_mirror.py: cleanup_metadata"]
     assert re.search(BANNED, "spark.sql('VACUUM t RETAIN 0 HOURS')")

@@ -7,7 +7,7 @@ whose every later call fails. Progress is read after that, and moves in the same
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,6 +19,8 @@ from tidemark.kafka.connection import LOGGER, Client, connect, fitting_settings,
 
 STALL = 30.0
 """Seconds without an answer of the broker after which a step is given up; the next publication repeats it."""
+_ABORT = 5.0
+"""Seconds that the end of a failed transaction may take; after that, the broker ends it when it times out."""
 _NEW = 10.0
 """Seconds that a new topic may be unknown to a broker."""
 _PER_TRANSACTION = 500_000
@@ -235,7 +237,7 @@ class TopicWriter:
             if error is not None:
                 failed.append(error)
 
-        with self.topic._translated("write rows"):
+        with self.topic._translated("write rows"), self._aborting():
             self.producer.begin_transaction()
             for key, value in rows:
                 self._produce(key, value, report)
@@ -251,6 +253,16 @@ class TopicWriter:
                 self.producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), STALL)
             self.producer.commit_transaction(STALL)
         return sent, size
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        """Ends an open transaction that fails, so that readers of committed records need not wait for its timeout."""
+        try:
+            yield
+        except BaseException:
+            with suppress(KafkaException):  # fenced, or the broker is away; the error under way says so
+                self.producer.abort_transaction(_ABORT)
+            raise
 
     def _produce(self, key: bytes, value: bytes | None, report: Report) -> None:
         since = time.monotonic()
