@@ -5,8 +5,8 @@ of a Python list.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -229,45 +229,59 @@ def stream_state(
     """
     groups = tuple(groups_of(handle, lambda segment: _files_of(warehouse, segment)))
     count = max(1, min(math.ceil(handle.rows / ROWS_AT_ONCE), schema.key_groups))
-    for of in key_group_ranges(schema.key_groups, count):
-        yield from _read_range(address_of(warehouse), schema, groups, now, of, _Mode(config=ALONE, first=first))
+    ranges = key_group_ranges(schema.key_groups, count)
+    yield from _read_ranges(address_of(warehouse), schema, groups, now, ranges, _Mode(config=ALONE, first=first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mode:
-    """How a range is read.
+    """How ranges are read.
 
     Attributes:
         config: DuckDB's settings.
-        first: only so many rows, the first by key; None = all rows, in no particular order.
+        first: of each range, only so many rows, the first by key; None = all rows, in no particular order.
     """
 
-    config: Mapping[str, str] = field(default_factory=lambda: WORKER)
+    config: Mapping[str, str]
     first: int | None = None
 
 
 def _read_range(
+    address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
+) -> Iterator[pa.RecordBatch]:
+    return _read_ranges(address, schema, groups, now, (key_groups,), _Mode(config=WORKER))
+
+
+def _read_ranges(
     address: "str | S3Place",
     schema: OperatorSchema,
     groups: Sequence[Group],
     now: Now,
-    key_groups: KeyGroupRange,
-    mode: _Mode = _Mode(),  # noqa: B008  (frozen)
+    ranges: Iterable[KeyGroupRange],
+    mode: _Mode,
 ) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of one range after the other, from one connection."""
     if not groups:
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
     with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
-        relations = [replace(_relation(root, schema, part), key_groups=key_groups) for part in parts]
+        relations = [_relation(root, schema, part) for part in parts]
         with open_connection([path for rows in relations for path in rows.files], mode.config) as connection:
-            if len(relations) > 1:
-                query = _splitting(connection, schema, now, *relations)
-            else:
-                query = resolving_sql(schema, relations[0].register(connection, "rows"), now)
-            if mode.first is not None:
-                keys = ", ".join(quote(k.name) for k in schema.keys)
-                query = f'SELECT * FROM ({query}) AS "_resolved" ORDER BY {keys} LIMIT {mode.first}'
-            yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
+            for key_groups in ranges:
+                within = [replace(rows, key_groups=key_groups) for rows in relations]
+                query = _range_query(connection, schema, now, within)
+                if mode.first is not None:
+                    keys = ", ".join(quote(k.name) for k in schema.keys)
+                    query = f'SELECT * FROM ({query}) AS "_resolved" ORDER BY {keys} LIMIT {mode.first}'
+                yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
+
+
+def _range_query(
+    connection: duckdb.DuckDBPyConnection, schema: OperatorSchema, now: Now, relations: Sequence[Relation]
+) -> str:
+    if len(relations) > 1:
+        return _splitting(connection, schema, now, relations[0], relations[1])
+    return resolving_sql(schema, relations[0].register(connection, "rows"), now)
 
 
 def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFile]]:
