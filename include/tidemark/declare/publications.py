@@ -224,10 +224,11 @@ class KafkaUpsert(Publication):
     'aircraft-topic'
 
     Keys and values are JSON: the key columns, and the columns of `tidemark state export`. Each publication writes one
-    transaction (several for more than 500,000 rows), so read it with `isolation.level=read_committed`.
+    transaction (several for more than 100,000 rows), so read it with `isolation.level=read_committed`.
 
     Attributes:
-        topic: the topic, on the cluster of the settings. Publications create it; one that exists must be compacted.
+        topic: the topic, on the cluster of the settings. Publications create it; one that exists must be
+            compacted, and empty until a rebuild with `--replace` may replace its rows.
     """
 
     kind = "kafka-upsert"

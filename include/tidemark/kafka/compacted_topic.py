@@ -23,8 +23,10 @@ _ABORT = 5.0
 """Seconds that the end of a failed transaction may take; after that, the broker ends it when it times out."""
 _NEW = 10.0
 """Seconds that a new topic may be unknown to a broker."""
-_PER_TRANSACTION = 500_000
+_PER_TRANSACTION = 100_000
 """Rows of a transaction; readers of committed records wait for its end."""
+_TRANSACTION_MS = 120_000
+"""Milliseconds after which the broker ends a transaction; librdkafka waits as long if it dies while offsets are sent."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _SAFE = "every checkpoint is intact; a step that was not finished is repeated."
 Report = Callable[[KafkaError | None, Message], None]
@@ -129,7 +131,7 @@ class CompactedTopic:
             "bootstrap.servers": self.bootstrap,
             "client.id": "tidemark",
             "transactional.id": self.application,
-            "transaction.timeout.ms": 600_000,
+            "transaction.timeout.ms": _TRANSACTION_MS,
             # As Java's producers do it, so that streams of both are partitioned alike.
             "partitioner": "murmur2_random",
             "linger.ms": 20,
@@ -247,7 +249,11 @@ class TopicWriter:
                 if sent % _PER_TRANSACTION == 0:
                     self.producer.commit_transaction(STALL)
                     self.producer.begin_transaction()
+            # A broker that is away is found here: where offsets are sent, librdkafka waits longer than it is told to.
+            if self.producer.flush(STALL):
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "rows were not taken"))
             with group_reader(self.topic.bootstrap, self.topic.application, self.topic.options) as reader:
+                reader.committed([TopicPartition(self.topic.topic, 0)], timeout=STALL)
                 told = json.dumps({"lineage": progress.lineage, "checkpoint": progress.checkpoint})
                 place = TopicPartition(self.topic.topic, 0, progress.step, told)
                 self.producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), STALL)
