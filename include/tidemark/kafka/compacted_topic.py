@@ -26,7 +26,7 @@ _NEW = 10.0
 _PER_TRANSACTION = 100_000
 """Rows of a transaction; readers of committed records wait for its end."""
 _TRANSACTION_MS = 120_000
-"""Milliseconds after which the broker ends a transaction; librdkafka waits as long if it dies while offsets are sent."""
+"""Milliseconds after which the broker ends a transaction; librdkafka may wait as long if the broker dies meanwhile."""
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _SAFE = "every checkpoint is intact; a step that was not finished is repeated."
 Report = Callable[[KafkaError | None, Message], None]
