@@ -1,22 +1,25 @@
 """Runs `make test` and `make test-more` in parallel lanes: some need services, the others only compute.
 
-`make test` has four lanes. Tests of the first share a broker and a Spark server; each test of the second starts a whole
-stack. The third and the fourth begin with tests that only compute. These run at a lower priority, because the services
-of the first two lanes have deadlines. After them, the third lane runs DAGs inside its own process, and the fourth tests
-that need only a broker.
-
-`make test-more` runs the tests that take minutes each: two lanes with services and two that compute.
+Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, and
+tests that each start a whole stack; in `make test-more` tests that take minutes each. The other two lanes take parts
+from one queue until it is empty, so that both processors are busy to the end. In `make test` the queue begins with
+DAGs that run inside their own process and with tests that need only a broker; in both, tests that only compute follow,
+large parts first. What needs no service runs at a lower priority, because services have deadlines.
 
 The first lane prints to the terminal; the others write logs, which are printed when all lanes have ended, followed by
-the duration of each part. The exit code is 0 only if all parts passed.
+the duration of each part, and the processor time of it and of all processes that it has waited for: services that end
+by themselves are not counted. The exit code is 0 only if all parts passed.
 """
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -25,8 +28,13 @@ BROKER = "kafka and not (spark or ports or e2e)"
 SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
-WALKS = ["tests/contract", "tests/property", "tests/publications"]
-"""These take about a third of the time that the computing tests need; the rest is the fourth lane."""
+PARTS = (
+    ["tests/property", "tests/publications", "tests/contract"],
+    ["tests/reading", "tests/process", "tests/wheel"],
+    ["tests/cli"],
+    ["tests/unit"],
+)
+"""Tests that compute for one to two minutes each part; the rest is one more."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
     ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py"],
@@ -40,93 +48,132 @@ NIGHTLY = [
 ]
 """These repeat in large what other tests show in small: `make test-nightly`."""
 LONG = (
-    ["tests/power_loss", "tests/simulation", "tests/deliveries", "tests/copies"],
+    ["tests/simulation"],
     ["tests/retention"],
+    ["tests/power_loss"],
+    ["tests/copies"],
+    ["tests/deliveries"],
 )
 """Tests that try hundreds of crash states and thousands of schedules, and that copy warehouses between stores."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
+BELOW_SERVICES = ["nice", "-n", "5", *BESIDE]
+LAST = ["nice", "-n", "10", *BESIDE]
+
+Command = Sequence[str]
 
 
-class Beside(Thread):
-    """A lane that runs in parallel with the first one: all of its commands in sequence, even if some of them fail."""
+class Lane:
+    """Commands in sequence, even if some of them fail; lanes that share a queue share the work.
 
-    def __init__(self, commands: Sequence[Sequence[str]], log: Path) -> None:
-        super().__init__(daemon=True)
+    Attributes:
+        commands: the queue; the lane ends when it is empty.
+        log: the file of the output; None = the terminal.
+        worst: the worst exit code so far.
+        took: what each command took, in words.
+    """
+
+    def __init__(self, commands: deque[Command], log: Path | None = None) -> None:
         self.commands, self.log, self.worst, self.took = commands, log, 0, list[str]()
         self._stopped = Event()
         self._child: subprocess.Popen[bytes] | None = None
+        self._thread = Thread(target=self.run, daemon=True)
+
+    def start(self) -> None:
+        """Runs the commands in a thread."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Waits for the thread."""
+        self._thread.join()
 
     def run(self) -> None:
-        with self.log.open("wb") as output:
-            for command in self.commands:
-                if self._stopped.is_set():
-                    return
-                began = time.monotonic()
-                self._child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-                self.worst = max(self.worst, abs(self._child.wait()))
-                self.took.append(_took(command, began))
+        """Runs the commands here."""
+        while not self._stopped.is_set():
+            try:
+                command = self.commands.popleft()
+            except IndexError:
+                return
+            began = time.monotonic()
+            with open(self.log or os.devnull, "ab") as output:
+                to = None if self.log is None else output
+                self._child = subprocess.Popen(command, stdout=to, stderr=None if to is None else subprocess.STDOUT)
+                code, cpu = _ended(self._child)
+            self.worst = max(self.worst, abs(code))
+            self.took.append(f"{(time.monotonic() - began) / 60:5.1f} min {cpu / 60:5.1f} min CPU  {_name(command)}")
 
     def stop(self) -> None:
         """Interrupts the running command like Ctrl-C, and gives it 60 seconds to stop its services."""
         self._stopped.set()
         child = self._child
-        if child is not None and child.poll() is None:
-            child.send_signal(signal.SIGINT)
-            self.join(60)
-            child.kill()
-        self.join()
+        for number in (signal.SIGINT, signal.SIGKILL):
+            if child is None or child.returncode is not None:
+                return
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, number)
+            if self._thread.is_alive():
+                self._thread.join(60)
+            else:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(60)
 
 
-def _took(command: Sequence[str], began: float) -> str:
-    own = [word for word in command if word not in (*BESIDE, "nice", "-n", "10") and not word.startswith("-")]
-    return f"{(time.monotonic() - began) / 60:5.1f} min  {' '.join(own)}"
+def _ended(child: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Waits for a process: its exit code, and the processor seconds of it and of those that it has waited for."""
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage.ru_utime + usage.ru_stime
+
+
+def _name(command: Command) -> str:
+    return " ".join(word for word in command if word not in LAST and word != "5" and not word.startswith("-"))
 
 
 def _without(folders: Sequence[str]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
-def _lanes(more: bool, given: Sequence[str]) -> list[list[list[str]]]:
-    """The commands of each lane, in order. The first lane prints to the terminal."""
-    nice, given = ["nice", "-n", "10", *BESIDE], [*given, *_without(NIGHTLY)]
+def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Command]]:
+    """The commands of the first two lanes, and the queue of the others."""
+    given = [*given, *_without(NIGHTLY)]
     if more:
-        watched, beside = LONG_WITH_SERVICES
-        long = [[[*nice, *given, *folders]] for folders in LONG]
-        return [[[*COMMAND, *given, *watched]], [[*BESIDE, *given, *beside]], *long]
+        watched, own = LONG_WITH_SERVICES
+        long = [[*LAST, *given, *folders] for folders in LONG]
+        return [*COMMAND, *given, *watched], [*BESIDE, *given, *own], long
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
-    computing = [*nice, "-m", COMPUTING, *given]
-    return [
-        [[*COMMAND, "-m", SHARED, *given]],
-        [[*BESIDE, "-m", OWN, *given]],
-        [[*computing, *WALKS], [*BESIDE, "-m", AIRFLOW, *given]],
-        [[*computing, *_without(WALKS)], [*BESIDE, "-m", BROKER, *given]],
+    computing = [*LAST, "-m", COMPUTING, *given]
+    queue = [
+        [*BELOW_SERVICES, "-m", AIRFLOW, *given],
+        [*BESIDE, "-m", BROKER, *given],
+        *([*computing, *folders] for folders in PARTS),
+        [*computing, *(word for folders in PARTS for word in _without(folders))],
     ]
+    return [*COMMAND, "-m", SHARED, *given], [*BESIDE, "-m", OWN, *given], queue
 
 
 def main() -> int:
     """Runs all lanes. `--more` selects the long tests; pytest gets all other arguments, which must not name tests."""
-    given = [word for word in sys.argv[1:] if word != MORE]
-    watched, *others = _lanes(MORE in sys.argv, given)
+    given, began = [word for word in sys.argv[1:] if word != MORE], time.monotonic()
+    first, second, rest = _lanes(MORE in sys.argv, given)
+    watched, shared = Lane(deque([first])), deque(rest)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
-        lanes = [Beside(commands, Path(folder, f"{n}.log")) for n, commands in enumerate(others)]
-        for lane in lanes:
-            lane.start()
-        began, took = time.monotonic(), list[str]()
+        queues = (deque([second]), shared, shared)
+        lanes = [Lane(queue, Path(folder, f"{n}.log")) for n, queue in enumerate(queues)]
         try:
-            (command,) = watched
-            worst = subprocess.run(command, check=False).returncode
-            took.append(_took(command, began))
+            for lane in lanes:
+                lane.start()
+            watched.run()
             for lane in lanes:
                 lane.join()
         finally:
-            for lane in lanes:
+            for lane in (watched, *lanes):
                 lane.stop()
-                sys.stdout.write(lane.log.read_text(errors="replace"))
-                took += lane.took
-        print(*took, f"{(time.monotonic() - began) / 60:5.1f} min  in all", sep="\n")
-    return max(abs(worst), *(lane.worst for lane in lanes))
+                if lane.log is not None and lane.log.exists():
+                    sys.stdout.write(lane.log.read_text(errors="replace"))
+        print(*(took for lane in (watched, *lanes) for took in lane.took), sep="\n")
+        print(f"{(time.monotonic() - began) / 60:5.1f} min  in all")
+    return max(lane.worst for lane in (watched, *lanes))
 
 
 if __name__ == "__main__":
