@@ -268,9 +268,11 @@ class LocalStore:
         parts = key.removesuffix("/").split("/")
         if "\0" in key or any(part in ("", ".", "..") for part in parts):
             raise NameRefusedError(f"object key refused: {key!r}", next="this is a defect of Tidemark: report it.")
-        root = os.path.realpath(self.root)
-        folders = list(accumulate(parts[:-1], lambda above, part: f"{above}/{part}", initial=root))
-        if any(map(os.path.islink, folders[1:])) and not Path(folders[-1]).resolve().is_relative_to(root):
+        # Links above the root are not refused, so only one below it makes the root's own path of interest.
+        folders = list(accumulate(parts[:-1], lambda above, part: f"{above}/{part}", initial=str(self.root)))
+        if any(map(os.path.islink, folders[1:])) and not Path(folders[-1]).resolve().is_relative_to(
+            self.root.resolve()
+        ):
             raise NameRefusedError(
                 f"object key leaves the warehouse: {key!r}", next="remove the symbolic link below the warehouse."
             )
