@@ -104,7 +104,7 @@ class SentRecords:
         }
         found: list[Undelivered] = []
         for checkpoint in line if waiting else ():
-            for uid, table in checkpoint.sinks.items():
+            for uid, table in checkpoint.plan.sinks.items():
                 if table.is_transactional or table.name not in waiting:
                     continue
                 ack = checkpoint.ack(uid)
@@ -113,7 +113,8 @@ class SentRecords:
                 if self._record(table.name, checkpoint.id) is not None:
                     del waiting[table.name]
                 else:
-                    found.append(Undelivered(checkpoint=checkpoint, table=table, records=ack.emitted))
+                    after = checkpoint.sinks[uid]
+                    found.append(Undelivered(checkpoint=checkpoint, table=after, records=ack.emitted))
             waiting = {name: after for name, after in waiting.items() if checkpoint.id > after}
             if not waiting:
                 break
@@ -163,7 +164,7 @@ class SentRecords:
         for checkpoint in () if newest is None else self.timelines.ancestry(newest):
             if checkpoint.id <= after:
                 break
-            if any(t.name == name and not t.is_transactional for t in checkpoint.sinks.values()):
+            if any(t.name == name and not t.is_transactional for t in checkpoint.plan.sinks.values()):
                 record = self._record(name, checkpoint.id)
                 if record is not None:
                     return record, checkpoint
