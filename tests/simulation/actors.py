@@ -17,6 +17,7 @@ from tidemark.ports import PlanRequest
 
 EXPECTED = (ConflictError, StoreError, CheckpointExpiredError)
 UID = "accounts"
+DAG_RUN = "dag/1"
 
 
 def populate(world: SimulatedCluster) -> None:
@@ -27,6 +28,7 @@ def populate(world: SimulatedCluster) -> None:
     if rng.random() < 0.3:
         run = _dag_run(world)
         for n in range(rng.choice((1, 2))):
+            world.runs.append(DAG_RUN)
             add(f"task{n}", _patient(world, run))
     if rng.random() < 0.4:
         add("aborter", _patient(world, _aborter(world)))
@@ -67,6 +69,7 @@ def _late(world: SimulatedCluster, act: Callable[[], object]) -> Callable[[], ob
 def _runner(world: SimulatedCluster) -> Callable[[], object]:
     run = world.rng.choice(("", "sim/a", "sim/b"))
     request = PlanRequest(origin="sim", max_records=world.rng.choice((None, 1, 2)), run=run)
+    world.runs += [run] if run else []
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
 
     def act() -> None:
@@ -83,7 +86,7 @@ def _dag_run(world: SimulatedCluster) -> Callable[[], object]:
     Two processes may be at the same run, as a task that is taken for dead and its retry are.
     """
     end = datetime.fromtimestamp(world.clock.now_ms() / 1000 + world.rng.choice((0, 60)), tz=UTC)
-    request = PlanRequest(origin="dag", interval_end=end, max_records=world.rng.choice((None, 1, 2)), run="dag/1")
+    request = PlanRequest(origin="dag", interval_end=end, max_records=world.rng.choice((None, 1, 2)), run=DAG_RUN)
     pipeline = OTHER_CODE if world.rng.random() < 0.1 else PIPELINE
     returned: dict[str, CheckpointPlan] = {}
 

@@ -75,15 +75,16 @@ class Scheduler:
             between()
 
     def _step(self, actor: Actor) -> None:
+        thread = actor.started
         actor.steps += 1
         if actor.kill_at is not None and actor.steps > actor.kill_at:
             self.trace.append(f"{actor.name}: killed")
             try:
-                actor.started.throw(Killed)
+                thread.throw(Killed)
             except Killed:
                 return
             raise AssertionError(f"{actor.name} survived its death")
-        what = actor.started.switch()
+        what = thread.switch()
         self.trace.append(f"{actor.name}: {what}")
         if actor.freeze_at is not None and actor.steps > actor.freeze_at:
             self.trace.append(f"{actor.name}: frozen")

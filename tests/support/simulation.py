@@ -155,6 +155,7 @@ class SimulatedCluster(MemoryPipeline):
         self.owners: list[tuple[int, int]] = []
         self.complaints: list[str] = []
         self.told: list[Slot] = []
+        self.runs: list[str] = []
         self.log.create("topic", len(PARTITIONS))
         self.produce(self.rng.randrange(1, 6))
 

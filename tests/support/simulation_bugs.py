@@ -314,3 +314,10 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "own-ends-in-any-case": own_ends_in_any_case,
 }
 """Planted bugs by name."""
+ACTORS: dict[str, frozenset[str]] = {
+    "promote-without-another-look": frozenset({"promoter"}),
+    "promote-without-a-claim": frozenset({"promoter", "restorer"}),
+}
+"""The only actors that reach the code of a bug. A schedule with none of them is the same without the bug."""
+BETWEEN_TWO = frozenset({"run-ends-fixed-again", "own-ends-in-any-case"})
+"""Bugs that only show between two actors of the same run."""
