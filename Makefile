@@ -70,9 +70,9 @@ test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the th
 test-nightly: setup-s3 ## Run the demo in a bucket, large state, other systems, and random tests with more cases
 	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")
-	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=20000 TIDEMARK_TEST_RACES=10000 \
-		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=200 \
-		TIDEMARK_TEST_DELIVERY_WALKS=600 TIDEMARK_TEST_CRASH_STATES=10000 \
+	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=100000 TIDEMARK_TEST_RACES=40000 \
+		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \
+		TIDEMARK_TEST_DELIVERY_WALKS=600 \
 		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/publications tests/retention tests/simulation
 
 .PHONY: test-fast

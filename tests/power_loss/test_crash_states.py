@@ -4,7 +4,6 @@ After the power cut every checkpoint that had been reported reads back as it was
 Delta; whatever else the timeline shows reads back too; and a plain re-run goes on: nothing is lost, nothing doubled.
 """
 
-import os
 import random
 import tempfile
 from collections.abc import Iterator
@@ -22,8 +21,7 @@ from tests.support.prerequisites import needs
 
 SEED = 31
 PER_CALL = 3
-TRIED = int(os.environ.get("TIDEMARK_TEST_CRASH_STATES", "400"))
-CHUNKS = 4
+CHUNKS = 8
 ENOUGH = 1000
 MEMORY = Path("/dev/shm")
 """Where states are built if it is there: each has hundreds of files."""
@@ -82,7 +80,7 @@ def test_the_model_ends_where_the_disk_did(recording: Recording) -> None:
     assert {call.name for call in recording.calls} >= {"open", "write", "link", "rename", "unlink", "mkdir", "fsync"}
 
 
-def test_there_are_a_thousand_states(chosen: list[State]) -> None:
+def test_a_thousand_states_are_tried(chosen: list[State]) -> None:
     print(f"seed {SEED}: {len(chosen)} crash states")
     assert len(chosen) >= ENOUGH
     assert {"paid", "completed", "sweep", "swept", "erase"} <= {state.last_told for state in chosen}
@@ -91,9 +89,8 @@ def test_there_are_a_thousand_states(chosen: list[State]) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_was_reported_survives_and_a_re_run_goes_on(chosen: list[State], chunk: int, folder: Path) -> None:
     shelf = TreeFolder(folder / f"chunk {chunk}")
-    tried = random.Random(SEED).sample(chosen, min(TRIED, len(chosen)))
     with short_logs():
-        for state in tried[chunk::CHUNKS]:
+        for state in chosen[chunk::CHUNKS]:
             judged(shelf, state)
     assert shelf.untouched()
 

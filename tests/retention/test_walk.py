@@ -1,6 +1,8 @@
 """Random walks over everything that makes, pins and frees files: in dicts, and on real Delta tables (E15, I4, I5)."""
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,16 @@ from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
 ON_DISK = range(int(os.environ.get("TIDEMARK_TEST_DISK_WALKS", "4")))
-SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "60"))
-CHUNKS = 5
+SHORT = int(os.environ.get("TIDEMARK_TEST_SHORT_DISK_WALKS", "200"))
+CHUNKS = 10
+MEMORY = Path("/dev/shm")
+"""Where short walks are if it is there: each makes hundreds of files, and waits for each of them on a disk."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield Path(name)
 
 
 def walked(retained: RetentionPipeline, seed: int, steps: int, *, erases: bool = False) -> RetentionWalk:
@@ -42,9 +52,9 @@ def test_what_is_kept_reads_back_and_what_is_free_is_gone_on_delta_tables(seed: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int, tmp_path: Path) -> None:
+def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int, folder: Path) -> None:
     seeds = range(1000 + chunk, 1000 + SHORT, CHUNKS)
-    walks = [walked(DiskRetentionPipeline(tmp_path / str(seed)), seed, 14) for seed in seeds]
+    walks = [walked(DiskRetentionPipeline(folder / str(seed)), seed, 14) for seed in seeds]
     assert sum(walk.swept for walk in walks) > len(walks)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.support.disk import DiskPipeline
+from tests.support.disk import DiskPipeline, parse_parquet
 from tests.support.memory import MemoryPipeline
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -286,6 +287,28 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
         return [f"{segment.path}/{f.path}" for f in self.tables.files_of(segment)]
 
 
+_LISTED: dict[bytes, list[tuple[str, int]]] = {}
+
+
+def _listed_by_deltalake(table: Path, version: int) -> list[tuple[str, int]]:
+    """The files of a version with their checkpoints, without the product's readers.
+
+    deltalake reads nothing but the log, and a walk reads the same logs again and again: each is opened once.
+    """
+    log = sha256(b"%d" % version)
+    for path in sorted((table / "_delta_log").iterdir()):
+        raw = path.read_bytes()
+        log.update(b"%b %d " % (path.name.encode(), len(raw)))
+        log.update(raw)
+    found = _LISTED.get(log.digest())
+    if found is None:
+        opened = DeltaTable(str(table), version=version)
+        actions = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all().to_pylist()
+        found = [(action["path"], int(action["partition._checkpoint"])) for action in actions]
+        _LISTED[log.digest()] = found
+    return found
+
+
 class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
     """A pipeline with real Delta tables and a real store."""
 
@@ -314,13 +337,11 @@ class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
         return self.compact(uid, full=True)
 
     def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        # deltalake lists the files of a version, without the product's readers.
         found: list[Mapping[str, Any]] = []
         for s in handle:
-            table = DeltaTable(str(self.root / s.path), version=s.version)
-            for action in pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all().to_pylist():
-                if s.after < int(action["partition._checkpoint"]) <= s.through:
-                    found += pq.ParquetFile(self.root / s.path / action["path"]).read().to_pylist()
+            for path, checkpoint in _listed_by_deltalake(self.root / s.path, s.version):
+                if s.after < checkpoint <= s.through:
+                    found += parse_parquet((self.root / s.path / path).read_bytes()).to_pylist()
         return found
 
     def of_version(self, segment: Segment) -> list[str]:
