@@ -63,7 +63,7 @@ def _walk(path: Path, n: int, *, deletion_vectors: bool = True) -> MirrorWalk:
 
 
 @pytest.mark.parametrize("deletion_vectors", [True, False])
-@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("n", range(6))
 def test_every_version_has_the_state_of_its_publication(
     tmp_path: Path, n: int, deletion_vectors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
