@@ -1,5 +1,6 @@
 """Airflow in this process, on a home of its own; imported when the first test asks for it."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     from airflow.utils.db import initdb
 
     initdb()
-    with _synchronised_once():
+    with _synchronised_once(), _schemas_checked_once():
         yield home
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
@@ -58,22 +59,56 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @contextmanager
 def _synchronised_once() -> Iterator[None]:
-    """Once is enough: `DAG.test` writes all DAGs of the folder to the database, run after run, and none has changed."""
+    """Once is enough: `DAG.test` parses all DAGs of the folder and writes them to the database, run after run.
+
+    It does so again where a file or a variable has changed.
+    """
     from airflow.dag_processing import dagbag
 
-    last, write = dict[str, object](), dagbag.sync_bag_to_db
+    parse, write = dagbag.BundleDagBag, dagbag.sync_bag_to_db
+    last, bags = dict[str, object](), dict[str, tuple[object, Any]]()
+
+    def bag(dag_folder: Path, *rest: Any, bundle_name: str, **more: Any) -> Any:
+        folders = Path(dag_folder), Path(os.environ.get("TIDEMARK_PIPELINES", dag_folder))
+        found = (folders, _told(), *map(_written, folders))
+        if bundle_name not in bags or bags[bundle_name][0] != found:
+            bags[bundle_name] = found, parse(dag_folder, *rest, bundle_name=bundle_name, **more)
+        return bags[bundle_name][1]
 
     def synchronise(bag: Any, name: str, *rest: Any, **more: Any) -> None:
         files = {(dag_id, dag.fileloc, Path(dag.fileloc).stat().st_mtime_ns) for dag_id, dag in bag.dags.items()}
-        told = {
-            (k, v) for k, v in os.environ.items() if k.startswith(("TIDEMARK_", "AIRFLOW_")) and k != "TIDEMARK_HOME"
-        }
-        found = (bag.dag_folder, files, told)
+        found = (bag.dag_folder, files, _told())
         if last.get(name) != found:
             write(bag, name, *rest, **more)
             last[name] = found
 
-    with mock.patch.object(dagbag, "sync_bag_to_db", synchronise):
+    with mock.patch.object(dagbag, "BundleDagBag", bag), mock.patch.object(dagbag, "sync_bag_to_db", synchronise):
+        yield
+
+
+def _told() -> set[tuple[str, str]]:
+    """The variables that DAGs may go by."""
+    return {(k, v) for k, v in os.environ.items() if k.startswith(("TIDEMARK_", "AIRFLOW_")) and k != "TIDEMARK_HOME"}
+
+
+def _written(folder: Path) -> set[tuple[Path, int]]:
+    return {(path, path.stat().st_mtime_ns) for path in folder.rglob("*.py")}
+
+
+@contextmanager
+def _schemas_checked_once() -> Iterator[None]:
+    """Airflow checks the JSON schema of each parameter whenever it compares or writes one; a schema stays valid."""
+    from jsonschema import Draft202012Validator
+
+    check, known = Draft202012Validator.check_schema, set[str]()
+
+    def checked(schema: Any, *rest: Any, **more: Any) -> None:
+        name = json.dumps(schema, sort_keys=True, default=repr)
+        if name not in known:
+            check(schema, *rest, **more)
+            known.add(name)
+
+    with mock.patch.object(Draft202012Validator, "check_schema", staticmethod(checked)):
         yield
 
 
