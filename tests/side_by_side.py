@@ -139,11 +139,11 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Com
     given = [*given, *_without(NIGHTLY)]
     if more:
         watched, own = LONG_WITH_SERVICES
-        long = [[*LAST, *given, *folders] for folders in LONG]
+        long: list[Command] = [[*LAST, *given, *folders] for folders in LONG]
         return [*COMMAND, *given, *watched], [*BESIDE, *given, *own], long
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*LAST, "-m", COMPUTING, *given]
-    queue = [
+    queue: list[Command] = [
         [*BELOW_SERVICES, "-m", AIRFLOW, *given],
         [*BESIDE, "-m", BROKER, *given],
         *([*computing, *folders] for folders in PARTS),
