@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from tests.publications.daft_reader import DaftError, read_with_daft
 from tests.publications.mirror_walk import COLUMNS, MirrorWalk, State
 from tidemark.engine.session.session import SparkSettings, open_session
 
@@ -36,13 +37,21 @@ def _duckdb(path: Path, version: int) -> pa.Table:
 READERS: Mapping[str, Reader] = {"deltalake": _deltalake, "polars": _polars, "duckdb": _duckdb}
 
 
-@pytest.fixture(scope="module")
-def mirror(tmp_path_factory: pytest.TempPathFactory) -> MirrorWalk:
-    walk = MirrorWalk(tmp_path_factory.mktemp("strangers") / "mirror", random.Random(7))
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/publish-a-delta-table.md"
+
+
+def _published(path: Path, *, deletion_vectors: bool) -> MirrorWalk:
+    walk = MirrorWalk(path, random.Random(7), deletion_vectors)
     walk.state = {(b, n): n for b in "abc" for n in range(40)}
     walk.rebuild()
     for _ in range(12):  # with a Delta log checkpoint in between
         walk.publish()
+    return walk
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> MirrorWalk:
+    walk = _published(tmp_path_factory.mktemp("strangers") / "mirror", deletion_vectors=True)
     assert walk.mirror.log.newest().has_vectors
     assert any(file.vector for file in walk.mirror.log.newest().files.values())
     return walk
@@ -59,6 +68,26 @@ def spark(spark_server: str) -> Iterator[SparkSession]:
 def test_a_reader_sees_the_state_at_every_version(mirror: MirrorWalk, reader: str) -> None:
     for version, state in mirror.states.items():
         assert _state(READERS[reader](mirror.path, version)) == state, f"version {version}"
+
+
+@pytest.mark.slow
+def test_daft_sees_the_state_at_every_version_without_deletion_vectors(tmp_path: Path) -> None:
+    walk = _published(tmp_path / "mirror", deletion_vectors=False)
+    found = read_with_daft(walk.path, list(walk.states))
+    assert {version: _state(pa.Table.from_pylist(rows)) for version, rows in found.items()} == walk.states
+
+
+@pytest.mark.slow
+def test_daft_refuses_deletion_vectors_unless_it_is_told_to_return_deleted_rows(mirror: MirrorWalk) -> None:
+    refusal = "Delta Lake deletion vectors are not yet supported"
+    for version in (min(mirror.states), mirror.version):
+        with pytest.raises(DaftError, match=refusal):
+            read_with_daft(mirror.path, [version])
+    wrong = read_with_daft(mirror.path, [mirror.version], ignore_deletion_vectors=True)[mirror.version]
+    assert len(wrong) > len(mirror.state)
+    page = " ".join(PAGE.read_text().split())
+    assert refusal in page
+    assert "`ignore_deletion_vectors=True` returns deleted rows" in page
 
 
 @pytest.mark.slow
