@@ -77,6 +77,27 @@ def test_every_version_has_the_state_of_its_publication(
     walk.check()
 
 
+def test_the_half_of_the_small_files_with_the_fewest_live_rows_is_merged(
+    walk: MirrorWalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_mirror, "_SMALL_FILES", 6)
+
+    def publish(rows: dict[tuple[str, int], int]) -> set[str]:
+        before = set(walk.mirror.log.newest().files)
+        step = _next(walk)
+        walk.state = {**walk.state, **rows}
+        walk.done(walk.mirror.apply(step, lambda: _difference(rows)))
+        return set(walk.mirror.log.newest().files) - before
+
+    made = [publish({("c", 10 * n + k): k for k in range(5)}) for n in range(4)]
+    touched = {("c", 10 * n + k): 7 for n in (1, 3) for k in range(3)}
+    new, left = publish(touched), set(walk.mirror.log.newest().files)
+    assert (len(new), len(left)) == (2, 5), "the changed rows, and one file in place of two"
+    assert made[0] | made[2] <= left
+    assert not (made[1] | made[3]) & left
+    walk.check()
+
+
 @dataclass(frozen=True)
 class Overtaken(TargetFolder):
     """A folder in which `rivals` act one by one, each before a put of an entry."""

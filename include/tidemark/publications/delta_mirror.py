@@ -35,10 +35,10 @@ from tidemark.tables.delta_tables import arrow_schema, plain_schema, shape
 ROWS_PER_FILE = 2_000_000
 """Rows of a file that a rebuild writes: 32 to 128 MiB for rows of ordinary width."""
 _TRIES = 20
-_LIVE = 0.4
+_LIVE = 0.3
 """A file with a smaller share of live rows is written again without the deleted ones."""
-_SMALL_FILES, _SMALL = 32, 16 * 2**20
-"""As many files below this size are merged into one."""
+_SMALL_FILES, _SMALL = 64, 16 * 2**20
+"""Of so many files below this size, the half with the fewest live bytes is merged: each row is seldom written again."""
 _ROW_GROUP = 100_000
 _LOG_CHECKPOINTS = 10
 """A Delta log checkpoint is written after as many versions, so that readers open few files."""
@@ -244,11 +244,7 @@ class DeltaMirrorTable:
             raise self._changed("a key has more than one row")
         plan = self._plan(state, {path: old[path] | gone.get(path, BitMap64()) for path in old}, set(gone), upserts)
         plan.rewrite(self._positions(state, of.erased))
-        again = [self._live(state.files[path], plan.deleted[path]) for path in plan.rewritten]
-        written = self._write(step, _merged([upserts, *again] if plan.merges else [upserts], self.keys))
-        if not plan.merges:
-            for table in again:
-                written += self._write(step, _merged([table], self.keys))
+        written = self._write(step, _merged([upserts], self.keys)) + self._write(step, self._rewritten(state, plan))
         places: Mapping[str, VectorPlace] = {}
         if plan.marked:
             path, body, places = write_vectors(
@@ -276,17 +272,33 @@ class DeltaMirrorTable:
                 plan.rewritten.append(path)
             else:
                 plan.marked.append(path)
-        small = [
-            path
-            for path, file in state.files.items()
-            if file.size < _SMALL and path not in plan.emptied and path not in plan.rewritten
-        ]
         # A stream that reads an append-only table would see merged rows as new ones.
-        plan.merges = not self.appends and len(small) + (upserts.num_rows > 0) >= _SMALL_FILES
-        if plan.merges:
-            plan.rewritten += small
-            plan.marked = [path for path in plan.marked if path not in small]
+        if not self.appends:
+            plan.rewrite(self._merging(state, plan, upserts.num_rows > 0))
         return plan
+
+    def _merging(self, state: TableState, plan: FilePlan, more: bool) -> list[str]:
+        """Returns the small files that are merged, if there are too many of them with the new one."""
+
+        def live_bytes(path: str) -> float:
+            rows = max(1, self._rows(state.files[path]))
+            return state.files[path].size * (1 - len(plan.deleted[path]) / rows)
+
+        done = {*plan.emptied, *plan.rewritten}
+        small = [path for path, file in state.files.items() if file.size < _SMALL and path not in done]
+        return sorted(small, key=live_bytes)[: len(small) // 2] if len(small) + more >= _SMALL_FILES else []
+
+    def _rewritten(self, state: TableState, plan: FilePlan) -> Iterator[pa.Table]:
+        """Yields the live rows of the files that are written again, of several files together if they fit into one."""
+        group, rows = list[pa.Table](), 0
+        for path in plan.rewritten:
+            group.append(self._live(state.files[path], plan.deleted[path]))
+            rows += group[-1].num_rows
+            if rows >= ROWS_PER_FILE:
+                yield from _merged(group, self.keys)
+                group, rows = [], 0
+        if group:
+            yield from _merged(group, self.keys)
 
     def _positions(self, state: TableState, touched: pa.Table) -> dict[str, BitMap64]:
         """The positions of all rows of some keys, deleted ones included, by file."""

@@ -90,7 +90,6 @@ class FilePlan:
     emptied: list[str] = field(default_factory=list)
     rewritten: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
-    merges: bool = False
 
     def rewrite(self, paths: Iterable[str]) -> None:
         """Rewrites some files, unless no row of them is left."""
