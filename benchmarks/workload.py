@@ -4,7 +4,7 @@ The module also has their oracle: the state after any number of batches, compute
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -99,12 +99,24 @@ class State:
     last_at: np.ndarray
 
 
-def expected_state(batches: Iterable[Updates]) -> State:
-    """The state after all batches, in order: a delete discards the values of its key; a later update starts at zero."""
-    size, counts, sums, last = 0, np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    for batch in batches:
-        size = max(size, int(batch.keys.max(initial=-1)) + 1)
-        counts, sums, last = (np.pad(a, (0, size - len(a))) for a in (counts, sums, last))
+@dataclass
+class Totals:
+    """The state of every key number, kept in numpy batch by batch; the project's code has no part in it.
+
+    Attributes:
+        counts: the number of records since the last delete; 0 = the key is not alive.
+        sums: the sum of their amounts.
+        last: their latest second.
+    """
+
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def apply(self, batch: Updates) -> None:
+        """Applies a batch: a delete discards the values of its key; a later update starts at zero."""
+        size = max(len(self.counts), int(batch.keys.max(initial=-1)) + 1)
+        counts, sums, last = (np.pad(a, (0, size - len(a))) for a in (self.counts, self.sums, self.last))
         deletes = np.zeros(len(batch.keys), bool) if batch.deletes is None else batch.deletes
         places = np.arange(len(batch.keys))
         cut = np.full(size, -1)
@@ -117,8 +129,22 @@ def expected_state(batches: Iterable[Updates]) -> State:
         np.add.at(sums, keys, amounts)
         seconds = amounts if batch.deletes is not None else np.zeros_like(amounts)
         np.maximum.at(last, keys, seconds)
-    numbers = np.flatnonzero(counts)
-    texts = np.array([key_text(n) for n in numbers.tolist()])
-    order = np.argsort(texts)
-    numbers = numbers[order]
-    return State(texts[order], counts[numbers], sums[numbers], (START_MS + last[numbers] * 1000) * 1000)
+        self.counts, self.sums, self.last = counts, sums, last
+
+    def state(self, numbers: np.ndarray | None = None) -> State:
+        """Returns the live ones of some keys, or of all keys, ordered by key."""
+        numbers = np.arange(len(self.counts)) if numbers is None else numbers
+        numbers = numbers[self.counts[numbers] > 0]
+        texts = np.array([key_text(n) for n in numbers.tolist()])
+        order = np.argsort(texts)
+        numbers = numbers[order]
+        at = (START_MS + self.last[numbers] * 1000) * 1000
+        return State(texts[order], self.counts[numbers], self.sums[numbers], at)
+
+
+def expected_state(batches: Iterable[Updates]) -> State:
+    """The state after all batches, in order."""
+    totals = Totals()
+    for batch in batches:
+        totals.apply(batch)
+    return totals.state()

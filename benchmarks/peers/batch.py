@@ -92,7 +92,7 @@ class BatchPeer:
         if self.change == "overwrite":
             self._overwrite()
         else:
-            self._merge()
+            self.session.sql(merge_of_records(self.table))
         self.offsets.write_text(json.dumps(ends))
 
     def upkeep(self) -> None:
@@ -149,16 +149,6 @@ class BatchPeer:
         found: dict[str, Any] = json.loads(Path(self.place.folder, f"savepoint-{name}.json").read_text())
         return found
 
-    def _merge(self) -> None:
-        update = ", ".join(f"t.{name} = {value}" for name, value in _ADDED.items())
-        self.session.sql(
-            f"MERGE INTO delta.`{self.table}` t USING ({_FOLD}) s ON t.key = s.key"
-            " WHEN MATCHED AND s.cleared AND s.updates = 0 THEN DELETE"
-            f" WHEN MATCHED THEN UPDATE SET {update}"
-            " WHEN NOT MATCHED AND s.updates > 0 THEN INSERT (key, updates, amount, last_at)"
-            " VALUES (s.key, s.updates, s.amount, s.last_at)"
-        )
-
     def _overwrite(self) -> None:
         values = ", ".join(f"{value} AS {name}" for name, value in _ADDED.items())
         rows = self.session.sql(
@@ -171,6 +161,18 @@ class BatchPeer:
         before = {str(p): 0 for p in range(PARTITIONS)}
         starts = json.loads(self.offsets.read_text()) if self.offsets.exists() else before
         return records_between(self.session, self.place, starts, ends)
+
+
+def merge_of_records(table: str) -> str:
+    """The MERGE that folds the view `records`, with the columns of Spark's Kafka source, into a table."""
+    update = ", ".join(f"t.{name} = {value}" for name, value in _ADDED.items())
+    return (
+        f"MERGE INTO delta.`{table}` t USING ({_FOLD}) s ON t.key = s.key"
+        " WHEN MATCHED AND s.cleared AND s.updates = 0 THEN DELETE"
+        f" WHEN MATCHED THEN UPDATE SET {update}"
+        " WHEN NOT MATCHED AND s.updates > 0 THEN INSERT (key, updates, amount, last_at)"
+        " VALUES (s.key, s.updates, s.amount, s.last_at)"
+    )
 
 
 def records_between(session: SparkSession, place: Place, starts: dict[str, int], ends: dict[str, int]) -> DataFrame:

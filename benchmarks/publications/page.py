@@ -1,0 +1,255 @@
+"""The page about publications: bytes, seconds and targets, computed from the rows of both programs."""
+
+import json
+import statistics
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.facts import told
+from benchmarks.publications.mirroring import EACH, MIRRORED, PLAIN, TENTH
+from benchmarks.report import FOLDER, Rows, interval
+
+Data = Mapping[str, Any]
+"""What a program has written: `facts` and `rows`."""
+TITLES = {
+    PLAIN: "checkpoint, no publication declared",
+    MIRRORED: "checkpoint, two mirrors declared",
+    EACH: "publication",
+    "merge": "Delta MERGE of the changed rows",
+    "stream": "Structured Streaming, MERGE in `foreachBatch`",
+}
+METHOD = """\
+Each round writes records for 1 % of the keys into one topic (4 partitions, JSON, 16-byte keys that spread like hashes):
+uniform choice, 5 % new keys, 1 % deletes. The state has three fields per key. All parties run in one process over one
+warm Spark driver of two cores. They take turns, and each round begins with another one. Round 0 does not count.
+
+- *The changed rows alone*: the rows of all keys that changed and still live, ordered by key, as one Parquet file with
+  the settings of a mirror. All ratios of bytes are relative to them.
+- *Tidemark* completes a checkpoint in two pipelines over the topic. One of them declares two mirrors with deletion
+  vectors; one is published after each checkpoint, the other one after ten. The bytes of a publication are all files
+  that it adds to the mirror and to the warehouse: data, deletion vectors, log, records. Its seconds include finding the
+  difference between the two checkpoints. It needs no Spark.
+- *Delta MERGE* reads the changed rows, and the keys that are gone, from a Parquet file. Nothing is charged for this
+  file, so the MERGE does the second half of a publication's work.
+- *Structured Streaming* runs a query with `Trigger.AvailableNow`. Its `foreachBatch` folds the batch and merges it into
+  a table, as its documentation shows. That is all of the work: compare it with a checkpoint and its publication
+  together. A batch that is repeated after a crash would count twice; protection against that would cost more.
+- Both peers have `delta.enableDeletionVectors` and compress with zstd, as mirrors do. Their tables begin with the same
+  rows, which are written untimed."""
+UPKEEP = """\
+A publication also merges small files, and rewrites files of mostly dead rows. Ten publications do not show this, so a
+second program publishes one uniform change of 1 % after the other, until the files of the first publication are
+rewritten. The last row of each width is an average that counts everything. `stored` is the number of rows in all files
+per live row: dead rows that readers skip. The wider row has five more fields, of random numbers below a million."""
+SPANS = ((1, 10), (11, 30), (31, 60), (61, 90), (91, 120), (121, 150))
+"""Publications of the rows of the table of upkeep."""
+MEGA = 1e6
+
+
+def write_page(facts: Mapping[str, Any], rows: Rows, upkeep: Data, folder: Path = FOLDER) -> None:
+    """Writes `publications.json` and `.md` (`publications-quick…` for a quick run)."""
+    name = "publications-quick" if "quick" in str(facts["command"]) else "publications"
+    (folder / f"{name}.json").write_text(json.dumps({"facts": dict(facts), "rows": list(rows)}, indent=1) + "\n")
+    (folder / f"{name}.md").write_text(page(name, facts, rows, upkeep))
+
+
+def page(name: str, facts: Mapping[str, Any], rows: Rows, upkeep: Data) -> str:
+    """Renders the page as Markdown."""
+    lines = [
+        "# Cost of a publication",
+        "",
+        told(facts),
+        "",
+        *_wrapped(
+            f"Question: what does it cost to publish a state of {facts['keys']:,} keys as a plain Delta table if 1 % of"
+            " them have changed, beside Delta's MERGE and Structured Streaming with the same changes in the same run?"
+            f" Data: [{name}.json]({name}.json), [publication-upkeep.json](publication-upkeep.json)."
+        ),
+        *("", "## Method", "", *METHOD.splitlines()),
+        *("", "## Targets and results", "", *_targets(rows, upkeep["rows"])),
+        *("", "## Bytes", "", *_bytes(rows)),
+        *("", "## Bytes with upkeep", "", *_upkeep(upkeep)),
+        *("", "## Seconds", "", *_seconds(rows, facts["load"])),
+        *("", "## Every tenth checkpoint", "", *_tenth(rows)),
+        *("", "## Checks", "", *_checks([*rows, *upkeep["rows"]])),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def select(rows: Rows, kind: str, first: int = 1) -> list[Mapping[str, Any]]:
+    """The rows of a kind from some round on; by default those that count."""
+    return [r for r in rows if r["kind"] == kind and r.get("round", -1) >= first]
+
+
+def total(rows: Rows, what: str = "bytes") -> float:
+    """The sum of a figure."""
+    return float(sum(r[what] for r in rows))
+
+
+def _seconds_of(rows: Rows, kind: str) -> list[float]:
+    return [r["seconds"] for r in select(rows, kind)]
+
+
+def _ratio(rows: Rows, kind: str) -> float:
+    return total(select(rows, kind)) / total(select(rows, "changed"))
+
+
+def _aged(rows: Rows, width: str, first: int = 1, last: int | None = None) -> list[Mapping[str, Any]]:
+    """The publications of a width, among those with some numbers."""
+    found = [r for r in rows if r["width"] == width and "publication" in r]
+    return [r for r in found if first <= r["publication"] <= (last or len(found))]
+
+
+def _aged_ratio(rows: Rows) -> float:
+    return sum(total(rows, what) for what in ("data", "vectors", "log")) / total(rows, "changed")
+
+
+def _targets(rows: Rows, aged: Rows) -> list[str]:
+    low, high = interval(_seconds_of(rows, MIRRORED), _seconds_of(rows, PLAIN))
+    declared = statistics.median(_seconds_of(rows, MIRRORED)) / statistics.median(_seconds_of(rows, PLAIN))
+    ten, one = select(rows, EACH), select(rows, TENTH)
+    widths = list(dict.fromkeys(r["width"] for r in aged))
+    return [
+        "| figure | target | result | |",
+        "|---|---:|---:|---|",
+        _target(f"bytes of {len(ten)} publications, relative to the changed rows", 3, _ratio(rows, EACH)),
+        *(
+            _target(f"bytes of {len(found)}, with upkeep, {width}", 3, _aged_ratio(found))
+            for width in widths
+            if (found := _aged(aged, width))
+        ),
+        f"| seconds of a checkpoint with publications declared, relative to one without (95 % interval) | ≤ 1 |"
+        f" {declared:.2f} ({low:.2f} to {high:.2f}) | {'met' if low <= 1 else '**missed**'} |",
+        _target(
+            "seconds of one publication after ten checkpoints, relative to ten",
+            0.1,
+            total(one, "seconds") / total(ten, "seconds"),
+        ),
+        _target("bytes of the same", 0.1, total(one) / total(ten)),
+    ]
+
+
+def _target(figure: str, target: float, result: float) -> str:
+    return f"| {figure} | ≤ {target:g} | {result:.2f} | {'met' if round(result, 2) <= target else '**missed**'} |"
+
+
+def _bytes(rows: Rows) -> list[str]:
+    changed, ours = select(rows, "changed"), select(rows, EACH)
+    data, vectors, log, records = (total(ours, what) / total(changed) for what in ("data", "vectors", "log", "records"))
+    (load,) = (r for r in rows if r["kind"] == EACH and r.get("round") == -1)
+    (optimized,) = select(rows, "optimize")
+    checkpoint = total(select(rows, PLAIN)) / total(changed)
+    last = ours[-1]["bytes"] / changed[-1]["bytes"]
+    return [
+        f"Rounds 1 to {len(ours)}. The changed rows have {total(changed) / len(changed) / 1e3:,.0f} kB a round.",
+        "",
+        "| relative to the changed rows | data | deletion vectors | log | records | all |",
+        "|---|---:|---:|---:|---:|---:|",
+        f"| {TITLES[EACH]} | {data:.2f} | {vectors:.2f} | {log:.2f} | {records:.3f} | {_ratio(rows, EACH):.2f} |",
+        *(f"| {TITLES[kind]} | | | | | {_ratio(rows, kind):.2f} |" for kind in ("merge", "stream")),
+        "",
+        *_wrapped(
+            f"The first publication writes all rows: {load['bytes'] / MEGA:,.1f} MB in {load['seconds']:.1f} s. Vectors"
+            f" grow from one publication to the next; the last of these wrote {last:.2f} times the changed rows."
+            " OPTIMIZE, the upkeep that the merged table needs some day, wrote"
+            f" {optimized['bytes'] / MEGA:,.1f} MB in {optimized['seconds']:.1f} s after these rounds."
+            f" A checkpoint itself writes {checkpoint:.2f} times the changed rows into the warehouse."
+        ),
+    ]
+
+
+def _upkeep(upkeep: Data) -> list[str]:
+    rows = upkeep["rows"]
+    lines = [
+        *UPKEEP.splitlines(),
+        "",
+        "| row | publications | changed rows kB | data | deletion vectors | log | all | files | stored |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for width in dict.fromkeys(r["width"] for r in rows):
+        count = len(_aged(rows, width))
+        for first, last in (*(span for span in SPANS if span[1] <= count), (1, count)):
+            found = _aged(rows, width, first, last)
+            changed = total(found, "changed")
+            parts = " | ".join(f"{total(found, what) / changed:.2f}" for what in ("data", "vectors", "log"))
+            most = f"{max(r['files'] for r in found)} | {max(r['stored'] for r in found):.2f}"
+            lines.append(
+                f"| {width} | {first} to {last} | {changed / len(found) / 1e3:,.0f} | {parts} |"
+                f" {_aged_ratio(found):.2f} | {most} |"
+            )
+    return lines
+
+
+def _seconds(rows: Rows, load: Sequence[float]) -> list[str]:
+    ours = _seconds_of(rows, EACH)
+    both = [a + b for a, b in zip(_seconds_of(rows, MIRRORED), ours, strict=True)]
+    merge, stream = _seconds_of(rows, "merge"), _seconds_of(rows, "stream")
+    upkeep = statistics.mean(r["upkeep_seconds"] for r in select(rows, MIRRORED))
+    return [
+        f"Rounds 1 to {len(ours)}. Load of the machine: {load[0]} at the start and {load[3]} at the end.",
+        "",
+        "| | median s | slowest s | to a publication | 95 % interval |",
+        "|---|---:|---:|---:|---|",
+        *(_line(TITLES[kind], _seconds_of(rows, kind), ours) for kind in TITLES),
+        _line("checkpoint and its publication", both, ours),
+        "",
+        f"- The MERGE takes {_times(merge, ours)} times as long as a publication.",
+        f"- Structured Streaming takes {_times(stream, both)} times as long as a checkpoint and its publication.",
+        f"- Compactions of the warehouse took {upkeep:.2f} s per checkpoint on average, and are in no other figure.",
+    ]
+
+
+def _line(title: str, seconds: Sequence[float], base: Sequence[float]) -> str:
+    low, high = interval(seconds, base)
+    median = statistics.median(seconds)
+    ratio = median / statistics.median(base)
+    return f"| {title} | {median:.2f} | {max(seconds):.2f} | {ratio:.2f} | {low:.2f} to {high:.2f} |"
+
+
+def _times(seconds: Sequence[float], base: Sequence[float]) -> str:
+    low, high = interval(seconds, base)
+    return f"{statistics.median(seconds) / statistics.median(base):.2f} ({low:.2f} to {high:.2f})"
+
+
+def _tenth(rows: Rows) -> list[str]:
+    ten, one = select(rows, EACH), select(rows, TENTH)
+    changed, (together,) = select(rows, "changed"), select(rows, "changed-tenth")
+    lines = ["| | seconds | kB | data | deletion vectors | log and records |", "|---|---:|---:|---:|---:|---:|"]
+    for title, found in ((f"{len(ten)} publications", ten), ("one, after the same checkpoints", one)):
+        rest = total(found, "log") + total(found, "records")
+        kinds = " | ".join(f"{n / 1e3:,.0f}" for n in (total(found, "data"), total(found, "vectors"), rest))
+        lines.append(f"| {title} | {total(found, 'seconds'):.2f} | {total(found) / 1e3:,.0f} | {kinds} |")
+    return [
+        *lines,
+        "",
+        *_wrapped(
+            f"The changed rows of the single rounds are {total(changed, 'rows'):,.0f}, {total(changed) / 1e3:,.0f} kB;"
+            f" those of all rounds together are {together['rows']:,}, {together['bytes'] / 1e3:,.0f} kB. Uniform choice"
+            " rarely meets a key twice, so one publication has nearly all of these rows to write, too. It saves the"
+            " deletion vectors, the log, and the search through all keys."
+        ),
+    ]
+
+
+def _checks(rows: Rows) -> list[str]:
+    done = [r["checked"] for r in rows if "checked" in r]
+    return _wrapped(
+        f"Tables: {len(done)}, with {sum(done):,} rows in all; every row equalled numpy's. They are the state, both"
+        " mirrors, the merged and the streamed table, and the mirrors of the second program."
+    )
+
+
+def main() -> None:
+    """Rewrites the page from the rows of the last full runs of both programs."""
+    kept = json.loads((FOLDER / "publications.json").read_text())
+    write_page(kept["facts"], kept["rows"], json.loads((FOLDER / "publication-upkeep.json").read_text()))
+
+
+if __name__ == "__main__":
+    main()
