@@ -1,1 +1,1 @@
-"""What a publication costs, beside Delta's MERGE and Structured Streaming over the same changes."""
+"""What a publication costs, compared with Delta's MERGE and Structured Streaming over the same changes."""

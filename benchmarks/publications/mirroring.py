@@ -82,7 +82,7 @@ class Mirroring:
         }
 
     def table(self, mirror: str) -> DeltaTable:
-        """Opens a mirror with deltalake, as anybody would."""
+        """Opens a mirror with deltalake, as any reader does."""
         return DeltaTable(str(self.home / "lake" / self.topic / mirror))
 
     def rows(self, mirror: str) -> pa.Table:

@@ -64,7 +64,7 @@ def page(name: str, facts: Mapping[str, Any], rows: Rows, upkeep: Data) -> str:
         "",
         *_wrapped(
             f"Question: what does it cost to publish a state of {facts['keys']:,} keys as a plain Delta table if 1 % of"
-            " them have changed, beside Delta's MERGE and Structured Streaming with the same changes in the same run?"
+            " them have changed, compared with Delta's MERGE and Structured Streaming for the same changes in one run?"
             f" Data: [{name}.json]({name}.json), [publication-upkeep.json](publication-upkeep.json)."
         ),
         *("", "## Method", "", *METHOD.splitlines()),

@@ -38,7 +38,7 @@ _TRIES = 20
 _LIVE = 0.3
 """A file with a smaller share of live rows is written again without the deleted ones."""
 _SMALL_FILES, _SMALL = 64, 16 * 2**20
-"""Of so many files below this size, the half with the fewest live bytes is merged: each row is seldom written again."""
+"""Of so many files below this size, the half with the fewest live bytes is merged: each row is rarely written again."""
 _ROW_GROUP = 100_000
 _LOG_CHECKPOINTS = 10
 """A Delta log checkpoint is written after as many versions, so that readers open few files."""
