@@ -249,7 +249,7 @@ class TopicWriter:
                 if sent % _PER_TRANSACTION == 0:
                     self.producer.commit_transaction(STALL)
                     self.producer.begin_transaction()
-            # A broker that is away is found here: where offsets are sent, librdkafka waits longer than it is told to.
+            # This finds a broker that is away: where offsets are sent, librdkafka exceeds the timeout that it is given.
             if self.producer.flush(STALL):
                 raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "rows were not taken"))
             with group_reader(self.topic.bootstrap, self.topic.application, self.topic.options) as reader:
