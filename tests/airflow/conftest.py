@@ -87,8 +87,9 @@ def _synchronised_once() -> Iterator[None]:
 
 
 def _told() -> set[tuple[str, str]]:
-    """The variables that DAGs may go by."""
-    return {(k, v) for k, v in os.environ.items() if k.startswith(("TIDEMARK_", "AIRFLOW_")) and k != "TIDEMARK_HOME"}
+    """The variables that DAGs may go by. Those of a task's context stay behind in this process, and differ."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith(("TIDEMARK_", "AIRFLOW_"))}
+    return {(k, v) for k, v in ours.items() if k != "TIDEMARK_HOME" and not k.startswith("AIRFLOW_CTX_")}
 
 
 def _written(folder: Path) -> set[tuple[Path, int]]:
