@@ -41,7 +41,6 @@ LONG_WITH_SERVICES = (
 )
 NIGHTLY = [
     "tests/airflow/test_long_backfill.py",
-    "tests/e2e/test_postgres.py",
     "tests/perf/peers/test_peers.py",
     "tests/perf/test_large_state.py",
     "tests/s3/test_demo.py",
@@ -144,12 +143,12 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Com
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*LAST, "-m", COMPUTING, *given]
     queue: list[Command] = [
-        [*BELOW_SERVICES, "-m", AIRFLOW, *given],
+        [*BELOW_SERVICES, "-m", AIRFLOW, *given, "tests/airflow"],
         [*BESIDE, "-m", BROKER, *given],
         *([*computing, *folders] for folders in PARTS),
         [*computing, *(word for folders in PARTS for word in _without(folders))],
     ]
-    return [*COMMAND, "-m", SHARED, *given], [*BESIDE, "-m", OWN, *given], queue
+    return [*COMMAND, "-m", SHARED, *given], [*BESIDE, "-m", OWN, *given, "tests/e2e"], queue
 
 
 def main() -> int:

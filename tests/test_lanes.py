@@ -1,0 +1,52 @@
+"""Every test is in a lane of `make test` or `make test-more`, and lanes that share a queue share the work."""
+
+import sys
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from tests.side_by_side import LONG, LONG_WITH_SERVICES, Lane
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+FOLDERS = {"e2e": ["tests/e2e"], "airflow": ["tests/airflow", "tests/e2e"]}
+"""Where lanes look for tests with a mark. Parts of `make test-more` run whatever is in their folders."""
+
+
+def _says(text: str, code: int = 0) -> list[str]:
+    return [sys.executable, "-c", f"import sys; print({text!r}); sys.exit({code})"]
+
+
+@pytest.mark.parametrize("mark", FOLDERS)
+def test_a_mark_with_a_lane_of_its_own_is_used_where_the_lane_looks(mark: str) -> None:
+    known = [*FOLDERS[mark], *(path for parts in (*LONG_WITH_SERVICES, *LONG) for path in parts)]
+    marked = [p for p in HERE.rglob("test_*.py") if p != Path(__file__) and f"pytest.mark.{mark}" in p.read_text()]
+    names = [path.relative_to(ROOT).as_posix() for path in marked]
+    assert any(name.startswith(FOLDERS[mark][0]) for name in names)
+    assert [n for n in names if not any(n == place or n.startswith(f"{place}/") for place in known)] == []
+
+
+def test_lanes_empty_their_queue_whatever_fails(tmp_path: Path) -> None:
+    queue = deque([_says("one"), _says("two", 3), _says("three"), _says("four")])
+    lanes = [Lane(queue, tmp_path / f"{n}.log") for n in range(2)]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    said = "".join(lane.log.read_text() for lane in lanes if lane.log is not None and lane.log.exists())
+    assert sorted(said.split()) == ["four", "one", "three", "two"]
+    assert max(lane.worst for lane in lanes) == 3
+    assert sum(len(lane.took) for lane in lanes) == 4 and not queue
+
+
+def test_a_lane_that_is_stopped_interrupts_its_command_and_begins_no_other(tmp_path: Path) -> None:
+    patient = [sys.executable, "-c", "import signal; print('begun', flush=True); signal.pause()"]
+    lane = Lane(deque([patient, _says("another")]), tmp_path / "log")
+    lane.start()
+    while "begun" not in ((tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""):
+        assert not lane.took
+    lane.stop()
+    lane.join()
+    assert len(lane.took) == 1 and lane.worst
+    assert "KeyboardInterrupt" in (tmp_path / "log").read_text() and "another" not in (tmp_path / "log").read_text()
