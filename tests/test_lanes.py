@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.side_by_side import LONG, LONG_WITH_SERVICES, Lane
+from tests.side_by_side import LONG, LONG_WITH_SERVICES, Command, Lane
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -28,7 +28,7 @@ def test_a_mark_with_a_lane_of_its_own_is_used_where_the_lane_looks(mark: str) -
 
 
 def test_lanes_empty_their_queue_whatever_fails(tmp_path: Path) -> None:
-    queue = deque([_says("one"), _says("two", 3), _says("three"), _says("four")])
+    queue = deque[Command]([_says("one"), _says("two", 3), _says("three"), _says("four")])
     lanes = [Lane(queue, tmp_path / f"{n}.log") for n in range(2)]
     for lane in lanes:
         lane.start()
