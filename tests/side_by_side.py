@@ -40,20 +40,20 @@ LONG_WITH_SERVICES = (
     ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py"],
 )
 NIGHTLY = [
-    "tests/airflow/test_long_backfill.py",
     "tests/perf/peers/test_peers.py",
     "tests/perf/test_large_state.py",
     "tests/s3/test_demo.py",
 ]
 """These repeat in large what other tests show in small: `make test-nightly`."""
 LONG = (
-    ["tests/simulation"],
     ["tests/retention"],
+    ["tests/simulation"],
     ["tests/power_loss"],
     ["tests/copies"],
+    ["tests/airflow/test_long_backfill.py"],
     ["tests/deliveries"],
 )
-"""Tests that try hundreds of crash states and thousands of schedules, and that copy warehouses between stores."""
+"""Tests that try a thousand crash states and ten thousands of schedules, and that copy warehouses between stores."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]
