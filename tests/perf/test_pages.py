@@ -12,6 +12,7 @@ from benchmarks import report, scale_page
 from benchmarks.facts import told
 from benchmarks.latency import page as latency_page
 from benchmarks.peers import page as peers_page
+from benchmarks.publications import page as publications_page
 from benchmarks.report import FOLDER
 
 ROOT = FOLDER.parents[1]
@@ -126,10 +127,12 @@ def test_the_command_of_a_page_exists_and_writes_what_is_said(page: str) -> None
 def _rewritten(folder: Path) -> dict[str, str]:
     """The pages that commands write, made again from the committed data."""
     cost, peers, latency, scale = (_data(n) for n in ("checkpoint-cost", "peers", "airflow-latency", "scale"))
+    publications, upkeep = _data("publications"), _data("publication-upkeep")
     peers_page.write_page(peers["facts"], peers["rows"], folder)
     return {
         "checkpoint-cost": report.page("checkpoint-cost", cost["facts"], cost["rows"]),
         "peers": (folder / "peers.md").read_text(),
+        "publications": publications_page.page("publications", publications["facts"], publications["rows"], upkeep),
         "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
         "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
     }
