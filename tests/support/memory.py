@@ -80,6 +80,7 @@ class MemoryPipeline:
             clock=self.clock,
             write_ids=self.ids,
             files_exist=self.tables.files_exist,
+            find_letters=self.tables.find_letters,
             name=self.name,
         )
 

@@ -120,6 +120,7 @@ class _World:
             write_ids=self.ids,
             listener=self.crash,
             files_exist=self.tables.files_exist,
+            find_letters=self.tables.find_letters,
             foreign=self.foreign,
             name=self.pipeline.name,
         )

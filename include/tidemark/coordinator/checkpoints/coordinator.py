@@ -14,6 +14,7 @@ from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.planner import Planner
+from tidemark.coordinator.plans.redrives import FindLetters, no_letters
 from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
 from tidemark.coordinator.records.claim_records import PromotionClaims
@@ -131,6 +132,7 @@ class CheckpointCoordinator:
         write_ids: the only source of randomness.
         listener: called at every step.
         files_exist: checks whether all files of a handle exist, before a compaction is adopted.
+        find_letters: finds rows of dead-letter tables, for a plan that repeats a redrive.
         foreign: the tables that broadcast states copy; None if no pipeline has any.
         name: the pipeline's name, for the commands in error messages.
         index: index of the pipeline's manifests. Only retention uses it.
@@ -142,6 +144,7 @@ class CheckpointCoordinator:
     write_ids: WriteIds
     listener: StepListener = ignore_step
     files_exist: FilesExist = _all_exist
+    find_letters: FindLetters = no_letters
     foreign: ForeignTables | None = None
     name: str = "PIPELINE"
     index: ManifestIndex = field(default_factory=ManifestIndex, compare=False)
@@ -367,6 +370,7 @@ class CheckpointCoordinator:
             write_ids=self.write_ids,
             listener=self.listener,
             files_exist=self.files_exist,
+            find_letters=self.find_letters,
             foreign=self.foreign,
         )
 

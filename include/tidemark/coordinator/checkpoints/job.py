@@ -355,6 +355,7 @@ class CheckpointJob:
             emitted=counts.emitted,
             sink=sink,
             operator_state=counts.operator_state or plan.operator_states.get(uid, OperatorState()),
+            redriven=counts.redriven,
         )
         return ack, run
 
@@ -369,10 +370,12 @@ class CheckpointJob:
         return counts
 
     def _refuse_excess(self, plan: CheckpointPlan, uid: str, counts: UidCounts) -> None:
-        if counts.read and counts.dead_lettered / counts.read > self.max_dead_letters:
+        # A redriven record that is refused again was counted by the checkpoint that first refused it.
+        refused = counts.dead_lettered - counts.refused_again
+        if counts.read and refused / counts.read > self.max_dead_letters:
             raise DeadLettersExceededError(
-                f"too many dead letters: {uid}: {counts.dead_lettered} of {counts.read} records"
-                f" ({counts.dead_lettered / counts.read:.1%}) were not applied,"
+                f"too many dead letters: {uid}: {refused} of {counts.read} records"
+                f" ({refused / counts.read:.1%}) were not applied,"
                 f" allowed are {self.max_dead_letters:.1%}",
                 safe=f"every completed checkpoint of {plan.pipeline} is intact; {plan.name} was not published.",
                 next="look at the records, fix the producer or the record type, or raise max_dead_letters.",

@@ -42,6 +42,7 @@ class Parent:
         outboxes: outboxes of sinks that are no longer declared, by name; see `CheckpointPlan.outboxes`.
         operator_states: lists per uid of an operator that declared some.
         revision: revision of its manifest, or of the genesis.
+        requests_seen: number of the newest request for a redrive that it has seen; 0 for a genesis.
     """
 
     id: int | None = None
@@ -62,6 +63,7 @@ class Parent:
     outboxes: Mapping[str, SinkTable] = field(default_factory=dict)
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
     revision: int = 0
+    requests_seen: int = 0
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -103,6 +105,7 @@ class Parent:
             outboxes=plan.outboxes,
             operator_states=found.operator_states,
             revision=found.revision,
+            requests_seen=plan.requests_seen,
         )
 
     @classmethod

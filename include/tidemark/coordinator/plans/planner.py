@@ -9,6 +9,7 @@ from tidemark.coordinator.plans.cut import Bound, mean_bytes
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
 from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ranges
+from tidemark.coordinator.plans.redrives import FindLetters, RedrivePlanner
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
@@ -180,7 +181,7 @@ class _Reading:
     watermark_ms: int | None
     watermarks: Mapping[TopicPartition, int]
     interval: Interval | None
-    replays: tuple[int, ...] = ()
+    repeats: RecordedStep | None = None
     run: str = ""
     reduced_to: int = 0
 
@@ -195,6 +196,7 @@ class Planner:
     write_ids: WriteIds
     listener: StepListener
     files_exist: FilesExist
+    find_letters: FindLetters
     foreign: ForeignTables | None = None
 
     def plan(
@@ -224,7 +226,7 @@ class Planner:
         if not isinstance(reading, _Reading):
             return reading
         draft = replace(
-            self._draft(pipeline, request, parent, free.slot, reading),
+            self._with_redrives(pipeline, self._draft(pipeline, request, parent, free.slot, reading), parent, reading),
             parent_revision=parent.revision,
             erasures=Erasures(self.objects).newest(),
         )
@@ -279,8 +281,16 @@ class Planner:
             watermark_ms=step.first.watermark_ms,
             watermarks={tp: at for tp, at in step.first.watermarks.items() if tp in ranges.ranges},
             interval=step.interval,
-            replays=step.ids,
+            repeats=step,
         )
+
+    def _with_redrives(
+        self, pipeline: Pipeline, draft: CheckpointPlan, parent: Parent, reading: _Reading
+    ) -> CheckpointPlan:
+        planner = RedrivePlanner(objects=self.objects, pipeline=pipeline, find=self.find_letters)
+        if reading.repeats is not None:
+            return planner.repeat(draft, reading.repeats.plans, parent.requests_seen)
+        return planner.take_up(draft, parent.requests_seen)
 
     def _draft(
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
@@ -323,7 +333,7 @@ class Planner:
             planned_at_ms=self.clock.now_ms(),
             write_id=self.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in inputs.schemas.items()},
-            replays=reading.replays,
+            replays=() if reading.repeats is None else reading.repeats.ids,
             run=reading.run,
             reduced_to=reading.reduced_to,
         )

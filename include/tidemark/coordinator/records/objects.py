@@ -14,6 +14,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import greatest
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.redrive import RedriveRecord
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.store_objects import (
     AbortRecord,
@@ -65,6 +66,7 @@ KINDS: dict[type, str] = {
     JobRecord: "job",
     OffsetReport: "report",
     Outcome: "outcome",
+    RedriveRecord: "redrive",
     RetentionRecord: "retention",
     RunRecord: "run",
     SavepointRecord: "savepoint",
@@ -272,6 +274,8 @@ def _key_of_named(value: object) -> str | None:
             return keys.publication_key(value.name, value.number)
         case PublicationDone():
             return keys.publication_done_key(value.name, value.number)
+        case RedriveRecord():
+            return keys.redrive_key(value.number)
     return None
 
 

@@ -65,7 +65,7 @@ class Ack:
         dead_letters: handle of its dead-letter table after this checkpoint.
         commits: commits made by this attempt for this uid; empty if nothing was written.
         read: records in the ranges.
-        applied: number of folded records; `read == applied + dead_lettered`.
+        applied: number of folded records; `read + redriven == applied + dead_lettered`.
         dead_lettered: number of the other records.
         keys: rows of the run = keys touched.
         run_bytes: bytes of the run's files (Flink's checkpointed size).
@@ -73,6 +73,7 @@ class Ack:
         emitted: records that its function emitted.
         sink: handle of its sink's table after this checkpoint; empty without a sink.
         operator_state: its lists after this checkpoint; empty if it declares none.
+        redriven: dead letters of earlier checkpoints that it got again, without those of erased keys.
     """
 
     uid: str
@@ -88,11 +89,13 @@ class Ack:
     emitted: int = 0
     sink: StateHandle = field(default=StateHandle())
     operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
+    redriven: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
-        if self.read != self.applied + self.dead_lettered:
+        if self.read + self.redriven != self.applied + self.dead_lettered:
             raise UsageError(
-                f"{self.uid}: read {self.read} != applied {self.applied} + dead-lettered {self.dead_lettered}",
+                f"{self.uid}: read {self.read} + redriven {self.redriven}"
+                f" != applied {self.applied} + dead-lettered {self.dead_lettered}",
                 next="this is a defect of Tidemark: report it.",
             )
 
@@ -374,8 +377,9 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
-    """Records of one operator in the batch, `read == applied + dead_lettered`, and the number that a process emitted.
+    """Records of one operator in the batch, and the number that a process emitted.
 
+    `read + redriven == applied + dead_lettered`; `refused_again` of the redriven ones are among the dead letters.
     `operator_state` holds the lists that the function of a process left; None if it was not called or declares no
     lists.
     """
@@ -384,15 +388,28 @@ class UidCounts:
     dead_lettered: int
     emitted: int = 0
     operator_state: OperatorState | None = None
+    redriven: int = 0
+    refused_again: int = 0
 
     @property
     def read(self) -> int:
-        """Records that the operator got."""
-        return self.applied + self.dead_lettered
+        """Records in the ranges of the plan that the operator got."""
+        return self.applied + self.dead_lettered - self.redriven
+
+    def with_redriven(self, *, applied: int, refused: int) -> "UidCounts":
+        """Adds redriven records."""
+        return replace(
+            self,
+            applied=self.applied + applied,
+            dead_lettered=self.dead_lettered + refused,
+            redriven=self.redriven + applied + refused,
+            refused_again=self.refused_again + refused,
+        )
 
     def after(self, *, failed: int, emitted: int, operator_state: OperatorState | None) -> "UidCounts":
         """Of a process, after its function was called: some of the records failed."""
-        return UidCounts(
+        return replace(
+            self,
             applied=self.applied - failed,
             dead_lettered=self.dead_lettered + failed,
             emitted=emitted,

@@ -133,6 +133,11 @@ def publication_done_key(name: str, number: int) -> str:
     return f"publications/{name}/done/{number:08d}.json"
 
 
+def redrive_key(number: int) -> str:
+    """Returns the key of a request to redrive dead letters."""
+    return f"redrives/{number:08d}.json"
+
+
 def query_key(sha256: str) -> str:
     """Returns the key of a stored query, which contains the hash of its bytes."""
     return f"queries/{sha256}.sql"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.names import checked_name
@@ -109,6 +110,8 @@ class CheckpointPlan:
             pipeline's checkpoints.
         reduced_to: how many offsets the plan might read, if earlier plans of the backlog were too much; 0 = the whole
             bound.
+        redrives: dead letters of the parent that it redrives, per operator (adr/0040).
+        requests_seen: number of the newest request for a redrive that it or an ancestor on its timeline has seen.
     """
 
     pipeline: str
@@ -149,6 +152,8 @@ class CheckpointPlan:
     formats: Mapping[str, Mapping[str, str]] = field(default_factory=dict, metadata=ADDED)
     run: str = field(default="", metadata=ADDED)
     reduced_to: int = field(default=0, metadata=ADDED)
+    redrives: tuple[Redrive, ...] = field(default=(), metadata=ADDED)
+    requests_seen: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -171,7 +176,11 @@ class CheckpointPlan:
     @property
     def rows_at_most(self) -> int | None:
         """Upper bound of the records; None = unknown, because a table is copied."""
-        return None if self.copies else self.ranges.span
+        return None if self.copies else self.ranges.span + sum(redrive.count for redrive in self.redrives)
+
+    def redrive_of(self, uid: str) -> Redrive | None:
+        """Returns the dead letters that an operator gets again; None if there are none."""
+        return next((redrive for redrive in self.redrives if redrive.uid == uid), None)
 
     def ranges_of(self, name: str) -> OffsetRanges:
         """Returns the ranges of one input without the empty ones: the offsets to read for it."""

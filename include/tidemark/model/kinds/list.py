@@ -34,6 +34,7 @@ class FoldedList(FoldKind):
     annotation = "list"
     is_collection = True
     is_limited = True
+    depends_on_arrival = True
     expires_by_element = True
 
     def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:

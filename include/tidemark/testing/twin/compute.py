@@ -1,6 +1,7 @@
 """The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
@@ -30,7 +32,7 @@ from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.process import Processed, Task, chained_letters, run_process
-from tidemark.testing.twin.tables import MemoryTables
+from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 # Decodes the records of one input as they are read, and separates good ones from dead letters.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,6 +92,13 @@ class MemoryInput:
                 self.raw[tp.topic, tp.partition, record.offset] = record
             except BadRecord as error:
                 self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
+
+    def with_redriven(self, other: "MemoryInput") -> "MemoryInput":
+        """Returns the records of both."""
+        made = copy(self)
+        made.good, made.letters = self.good + other.good, self.letters + other.letters
+        made.raw = {**other.raw, **self.raw}
+        return made
 
     def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
         fields = self._format.decode_one(record.value, self._record)
@@ -251,6 +260,18 @@ class MemoryCompute:
         self._refuse_lost(plan)
         return MemoryBatch(self, plan, inputs, copies)
 
+    def redriven(self, plan: CheckpointPlan, redrive: Redrive) -> MemoryInput:
+        """Decodes the dead letters that an operator gets again.
+
+        Raises:
+            StoreError: a table is damaged, or lacks one of them.
+        """
+        name = next(name for name in self.pipeline.inputs if redrive.uid in self.pipeline.readers(name))
+        found = MemoryInput(self.pipeline, plan, name)
+        for tp, record in stored_letters(self.tables, plan.dead_letters[redrive.uid], redrive):
+            found.take(tp, [record])
+        return found
+
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
         """Returns the state of an operator at a checkpoint: finished values per key. It reads every file."""
         schema = checkpoint.plan.schemas[uid]
@@ -298,6 +319,8 @@ class MemoryBatch:
         self._plan = plan
         self._runs: dict[str, list[str]] = {}
         self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
+        self._redriven = {r.uid: compute.redriven(plan, r) for r in plan.redrives}
+        self._inputs |= {uid: self._inputs[uid].with_redriven(found) for uid, found in self._redriven.items()}
         self.facts = BatchFacts.after(
             plan,
             records=sum(i.records for i in inputs.values()),
@@ -411,7 +434,17 @@ class MemoryBatch:
                 (self._unkeyed if None in key else self._applied)[uid].append(r)
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
-        self.counts[uid] = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+        counts = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+        self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
+
+    def _with_redriven(self, uid: str, counts: UidCounts) -> UidCounts:
+        """Says how many of the records that were counted are redriven."""
+        schema, again = self._plan.schemas[uid], self._redriven[uid]
+        keyed = [(key_of(schema, r), r) for r in self._broadcast.join(again.good, schema.joins)]
+        kept = [key for key, r in keyed if not self._drops(uid, key, r)]
+        refused = sum(None in key for key in kept) + len(list_refused(again, schema))
+        redriven = len(kept) + len(list_refused(again, schema)) + len(self._deletes(uid, again))
+        return replace(counts, redriven=redriven, refused_again=refused)
 
     def _fold(self, uid: str) -> list[dict[str, Any]]:
         schema, plan, now = self._plan.schemas[uid], self._plan, self._now

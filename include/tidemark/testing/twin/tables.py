@@ -1,12 +1,17 @@
 """State tables in dicts: versions, compare-and-set on the last version, and removal of orphans in the same commit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit, CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
+from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.canonical import checksum
+from tidemark.model.core.log_records import LogRecord
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Fence, UncertainPut
 
 Row = Mapping[str, object]
@@ -85,14 +90,27 @@ class MemoryTables:
         Raises:
             StoreError: a file or a version is missing.
         """
-        found: list[Row] = []
+        return [row for *_, row in self.placed_rows(handle)]
+
+    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, Row]]:
+        """Yields all stored rows of a handle with their table, and the checkpoint that wrote them.
+
+        Raises:
+            StoreError: a file or a version is missing.
+        """
         for segment in handle:
-            for file in self.live_files(segment):
-                path = f"{segment.path}/{file.path}"
+            for found in self.files_of(segment):
+                path = f"{segment.path}/{found.path}"
                 if path not in self.files:
                     raise _gone(path)
-                found.extend(self.files[path])
-        return found
+                yield from ((segment.path, found.checkpoint, row) for row in self.files[path])
+
+    def find_letters(
+        self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
+    ) -> list[tuple[str, int, str, int, int]]:
+        """Finds dead letters; see `coordinator.plans.redrives.FindLetters`."""
+        places = ((table, at, letter_place(row)) for table, at, row in self.placed_rows(handle))
+        return [(table, at, *place) for table, at, place in places if place in positions]
 
     def _latest(self, table: str) -> int:
         return len(self.tables.get(table, ())) - 1
@@ -160,6 +178,37 @@ def _segment(request: CommitRequest, made: MemoryTableVersion) -> Segment:
         bytes=sum(f.size for f in held),
         files=len(held),
     )
+
+
+def letter_place(row: Row) -> tuple[str, int, int]:
+    """Returns topic, partition and offset of a dead letter."""
+    return str(row["topic"]), int(str(row["partition"])), int(str(row["offset"]))
+
+
+class PlacedRows(Protocol):
+    """Tables whose rows can be read with their places: `MemoryTables`, or a twin that writes files."""
+
+    def placed_rows(self, handle: StateHandle) -> Iterable[tuple[str, int, Row]]:
+        """See `MemoryTables.placed_rows`."""
+
+
+def stored_letters(tables: PlacedRows, handle: StateHandle, redrive: Redrive) -> list[tuple[TopicPartition, LogRecord]]:
+    """Returns the dead letters that an operator gets again, as the log had them.
+
+    Raises:
+        StoreError: the handle lacks one of them.
+    """
+    wanted = {(r.table, r.checkpoint, r.topic, r.partition, r.offset) for r in expand_rows(redrive.rows)}
+    found = [row for table, at, row in tables.placed_rows(handle) if (table, at, *letter_place(row)) in wanted]
+    if len(found) != len(wanted):
+        raise missing_letters(redrive, len(found))
+    return [_log_record(row) for row in found]
+
+
+def _log_record(row: Mapping[str, Any]) -> tuple[TopicPartition, LogRecord]:
+    at = (row["timestamp"] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    record = LogRecord(offset=row["offset"], timestamp_ms=at, key=row["key"], value=row["value"])
+    return TopicPartition(row["topic"], row["partition"]), record
 
 
 def _gone(what: str) -> StoreError:

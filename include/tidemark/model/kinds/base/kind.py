@@ -135,6 +135,7 @@ class StateKind(ABC):
         expires_by_element: whether `ttl=` applies to each element instead of the whole.
         is_stored_by_entry: whether it has a row per entry in addition to the row of its key.
         keeps_nulls: whether an element or an entry may be null, so that null does not mean absence.
+        depends_on_arrival: whether the same records give another value if they come in other checkpoints.
         annotation: the kind of type that its annotation must have; empty = any.
     """
 
@@ -146,6 +147,7 @@ class StateKind(ABC):
     expires_by_element: ClassVar[bool] = False
     is_stored_by_entry: ClassVar[bool] = False
     keeps_nulls: ClassVar[bool] = False
+    depends_on_arrival: ClassVar[bool] = False
     annotation: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:

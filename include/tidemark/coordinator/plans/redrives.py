@@ -1,0 +1,145 @@
+"""The dead letters that the next plan redrives: those of new requests, or those of the checkpoints that it repeats.
+
+A row is frozen only if it is a letter on the line of the plan: an ancestor wrote it, and no ancestor has redriven it.
+So a repeated request, an overlapping one and a repeated checkpoint apply nothing twice (adr/0040).
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
+from tidemark.coordinator.records.timelines import Timelines
+from tidemark.declare.arrival import refuse_late
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import TidemarkError, UsageError
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import LetterRow, Redrive, RedriveRecord, expand_rows, group_rows
+from tidemark.model.checkpoint.segments import StateHandle
+
+StoredPlace = tuple[str, int, str, int, int]
+"""A row of a dead-letter table: table, checkpoint, topic, partition and offset."""
+FindLetters = Callable[[StateHandle, Collection[tuple[str, int, int]]], Iterable[StoredPlace]]
+"""Finds the rows of a handle at positions (topic, partition, offset); answered by the tables."""
+_log = logging.getLogger("tidemark")
+
+
+def no_letters(handle: StateHandle, positions: Collection[tuple[str, int, int]]) -> Iterable[StoredPlace]:
+    """Stands for the tables where none were given.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError(
+        f"no access to dead letters: {len(positions)} positions of {handle.rows} rows",
+        next="this is a defect of Tidemark: report it.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivePlanner:
+    """Adds redrives to the draft of a plan.
+
+    Attributes:
+        objects: the store.
+        pipeline: the current declaration.
+        find: finds rows of dead-letter tables. Only a plan that repeats a redrive asks for them.
+    """
+
+    objects: Objects
+    pipeline: Pipeline
+    find: FindLetters
+
+    def take_up(self, draft: CheckpointPlan, seen: int) -> CheckpointPlan:
+        """Returns the draft with the letters of new requests.
+
+        Args:
+            draft: the plan.
+            seen: number of the newest request that the parent has seen; 0 for the first plan of a timeline.
+        """
+        new = list(RedriveRequests(self.objects).after(seen))
+        if not new:
+            return replace(draft, requests_seen=seen)
+        mine = [(self._uid(r, draft), r) for r in new if r.timeline == draft.slot.timeline]
+        asked = [(uid, r) for uid, r in mine if uid is not None]
+        wanted = {uid: {row for u, r in asked if u == uid for row in expand_rows(r.rows)} for uid, _ in asked}
+        history = self._history(draft, wanted.values())
+        redrives = tuple(
+            Redrive(
+                uid=uid,
+                requests=tuple(r.number for u, r in asked if u == uid),
+                rows=group_rows(rows),
+            )
+            for uid, found in sorted(wanted.items())
+            if (rows := self._named(draft, uid, history.open_rows(found)))
+        )
+        return replace(draft, redrives=redrives, requests_seen=new[-1].number)
+
+    def repeat(self, draft: CheckpointPlan, recorded: Sequence[CheckpointPlan], seen: int) -> CheckpointPlan:
+        """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line.
+
+        Args:
+            draft: the plan that repeats them.
+            recorded: plans of the recorded checkpoints.
+            seen: as in `take_up`.
+        """
+        wanted: dict[str, set[tuple[str, str, int, int]]] = {}
+        for redrive in (r for plan in recorded for r in plan.redrives):
+            uid = self._current(redrive.uid)
+            if uid is not None:
+                wanted.setdefault(uid, set()).update(row.record for row in expand_rows(redrive.rows))
+        stored = {uid: list(self._stored(draft, uid, records)) for uid, records in wanted.items()}
+        oldest = min((place[1] for found in stored.values() for place in found), default=None)
+        if oldest is None:
+            return replace(draft, requests_seen=seen)
+        history = RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
+        redrives = []
+        for uid, found in sorted(stored.items()):
+            there = {row for place in found if (row := _row(place, history)) and row.record in wanted[uid]}
+            rows = group_rows(history.open_rows(there))
+            if rows:
+                redrives.append(Redrive(uid=uid, requests=(), rows=rows))
+        return replace(draft, redrives=tuple(redrives), requests_seen=seen)
+
+    def _stored(
+        self, draft: CheckpointPlan, uid: str, records: Collection[tuple[str, str, int, int]]
+    ) -> Iterable[StoredPlace]:
+        handle = draft.dead_letters.get(uid, StateHandle())
+        positions = {(topic, partition, offset) for topic, _, partition, offset in records}
+        return self.find(handle, positions) if handle else ()
+
+    def _uid(self, request: RedriveRecord, draft: CheckpointPlan) -> str | None:
+        """The current uid of a request's operator; None if a plan passes over it, and the letters stay."""
+        uid = self._current(request.uid)
+        why = f"{request.uid} is not declared"
+        if uid is not None:
+            try:
+                refuse_late(self.pipeline, uid, out_of_order=request.out_of_order)
+            except TidemarkError as error:
+                why = error.what
+            else:
+                return uid
+        _log.warning("redrive_passed_over", extra={"plan": draft.name, "request": request.number, "why": why})
+        return None
+
+    def _current(self, uid: str) -> str | None:
+        declared = self.pipeline.schemas()
+        return uid if uid in declared else next((s.uid for s in declared.values() if s.was == uid), None)
+
+    def _history(self, draft: CheckpointPlan, wanted: Iterable[set[LetterRow]]) -> RedriveHistory:
+        oldest = min((row.checkpoint for rows in wanted for row in rows), default=None)
+        if oldest is None:
+            return RedriveHistory(plans={}, redriven={})
+        return RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
+
+    def _named(self, draft: CheckpointPlan, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
+        """The rows of tables that the plan names."""
+        tables = {segment.path for segment in draft.dead_letters.get(uid, StateHandle())}
+        return {row for row in rows if row.table in tables}
+
+
+def _row(place: StoredPlace, history: RedriveHistory) -> LetterRow | None:
+    table, checkpoint, topic, partition, offset = place
+    ids: Mapping[str, str] = history.plans[checkpoint].topic_ids if checkpoint in history.plans else {}
+    return LetterRow(table, checkpoint, topic, ids[topic], partition, offset) if topic in ids else None

@@ -1,0 +1,97 @@
+"""Requests to redrive dead letters, as the store has them; `coordinator.plans.redrives` takes them up."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.coordinator.records.objects import Objects, Series
+from tidemark.coordinator.records.timelines import Timelines
+from tidemark.errors import ConflictError
+from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, expand_rows
+from tidemark.ports import PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveRequests:
+    """The requests of one pipeline, numbered from 1 without gaps."""
+
+    objects: Objects
+
+    @property
+    def series(self) -> Series[RedriveRecord]:
+        """All requests."""
+        return Series(self.objects, RedriveRecord, "redrives/", keys.redrive_key)
+
+    def after(self, number: int) -> Iterator[RedriveRecord]:
+        """The requests after a number, oldest first. Reads one by one: a stale listing must not hide one for ever."""
+        while (found := self.objects.read(RedriveRecord, keys.redrive_key(number + 1))) is not None:
+            yield found
+            number += 1
+
+    def put(self, draft: RedriveRecord) -> RedriveRecord:
+        """Puts a request under the next free number.
+
+        Raises:
+            ConflictError: its timeline has ended, so that no plan would take it up.
+            StoreError: the store could not be written.
+        """
+        live = Timelines(self.objects).live()
+        if draft.timeline != live:
+            raise ConflictError(
+                f"timeline {draft.timeline} ended in favour of {live}",
+                safe="nothing was written.",
+                next="run the command again: it looks at the letters of the live timeline.",
+            )
+        number, _ = self.series.newest()
+        while True:
+            number += 1
+            made = replace(draft, number=number)
+            if self.series.put(number, made) is PutOutcome.WON:
+                return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveHistory:
+    """The newest checkpoints of a line, and the dead letters that they have redriven.
+
+    Attributes:
+        plans: their plans by id, newest first.
+        redriven: the redriven rows, with the id of the checkpoint.
+    """
+
+    plans: dict[int, CheckpointPlan]
+    redriven: dict[LetterRow, int]
+
+    @classmethod
+    def of(cls, timelines: Timelines, timeline: str, oldest: int) -> "RedriveHistory":
+        """Reads the checkpoints of a timeline and its ancestors back to an id.
+
+        A letter is redriven after the checkpoint that wrote it, so older checkpoints have nothing to say about it.
+        """
+        made = cls(plans={}, redriven={})
+        for found in timelines.chain(timeline):
+            if found.id < oldest:
+                break
+            made.add(found)
+        return made
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Adds the next older checkpoint."""
+        plan = checkpoint.plan
+        self.plans[plan.id] = plan
+        for redrive in plan.redrives:
+            self.redriven.update(dict.fromkeys(expand_rows(redrive.rows), plan.id))
+
+    def open_rows(self, rows: set[LetterRow]) -> set[LetterRow]:
+        """Returns the rows that are letters of the line: one of its checkpoints wrote them, and none redrove them."""
+        return {row for row in rows if row.checkpoint in self.plans and row not in self.redriven}
+
+    def taken_up(self, request: RedriveRecord) -> Sequence[int]:
+        """Returns the ids of the checkpoints that redrove letters for a request."""
+        return [
+            number
+            for number, plan in self.plans.items()
+            if any(request.number in redrive.requests for redrive in plan.redrives)
+        ]

@@ -1,0 +1,81 @@
+"""Operators whose answer depends on when a record arrives, so that a redriven record may change it."""
+
+from tidemark.declare.operators import Process
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import IncompatibleStateError, NotFoundError
+
+
+def input_name(pipeline: Pipeline, uid: str) -> str:
+    """Returns the input whose records an operator or a broadcast state reads from Kafka.
+
+    Raises:
+        NotFoundError: the pipeline declares no such operator.
+        IncompatibleStateError: its dead letters cannot be redriven, whatever the options.
+    """
+    if uid not in pipeline.uids:
+        raise NotFoundError(
+            f"no operator {uid!r} in pipeline {pipeline.name}", next=f"name one of: {', '.join(pipeline.uids)}."
+        )
+    for operator in pipeline.operators:
+        if operator.uid == uid and isinstance(operator, Process):
+            raise IncompatibleStateError(
+                f"{uid} is a Process, whose dead letters cannot be redriven",
+                safe="nothing was written; the letters are kept.",
+                next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} --help",
+            )
+    found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), None)
+    if found is None:
+        raise IncompatibleStateError(
+            f"{uid} does not read a topic itself, so its dead letters have no bytes to redrive",
+            safe="nothing was written; the letters are kept.",
+            next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} --help",
+        )
+    return found
+
+
+def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
+    """Returns what makes the answer of an operator depend on arrival; empty if nothing does.
+
+    >>> from dataclasses import dataclass
+    >>> from tidemark import Fold, KafkaSource, Pipeline, state
+    >>> @dataclass(frozen=True)
+    ... class Flight:
+    ...     origin: str
+    ...     tail: str
+    >>> class Airport(state.Keyed):
+    ...     departures: int = state.count()
+    ...     tails: list[str] = state.list("tail")
+    >>> pipeline = Pipeline(
+    ...     name="flights",
+    ...     source=KafkaSource("flights", Flight),
+    ...     operators=[Fold("airports", key_by="origin", state=Airport)],
+    ... )
+    >>> arrival_reasons(pipeline, "airports")
+    ['tails is a state.list']
+    """
+    schema = pipeline.schemas()[uid]
+    found = ["deletes=True"] if schema.deletes else []
+    for field in schema.fields:
+        if field.state_kind.depends_on_arrival:
+            found.append(f"{field.name} is a state.{field.state_kind.shown}")
+        if field.ttl is not None:
+            found.append(f"{field.name} has a ttl")
+    return found
+
+
+def refuse_late(pipeline: Pipeline, uid: str, *, out_of_order: bool) -> str:
+    """Returns the input of an operator whose dead letters may be redriven.
+
+    Raises:
+        NotFoundError, IncompatibleStateError: as `input_name`; or its answer depends on arrival, and the caller does
+            not accept that.
+    """
+    name = input_name(pipeline, uid)
+    reasons = arrival_reasons(pipeline, uid)
+    if reasons and not out_of_order:
+        raise IncompatibleStateError(
+            f"{uid} depends on the order in which records arrive: {', '.join(reasons)}",
+            safe="nothing was written; the letters are kept.",
+            next="accept another answer than in order with --out-of-order, or repeat the checkpoints by a backfill.",
+        )
+    return name

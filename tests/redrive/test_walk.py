@@ -1,0 +1,55 @@
+"""Hundreds of random steps over requests, restores, backfills and crashes; a failure prints its seed."""
+
+import pytest
+
+from tests.redrive.redrive_walk import RedriveWalk
+from tidemark.coordinator.plans.redrives import RedrivePlanner
+from tidemark.coordinator.records.redrive_requests import RedriveHistory
+
+SEEDS = range(8)
+STEPS = 120
+
+
+def walked(seed: int) -> RedriveWalk:
+    walk = RedriveWalk(seed)
+    try:
+        for _ in range(STEPS):
+            walk.step()
+            walk.compare_letters()
+    except BaseException:
+        print(f"seed {seed}", *walk.trace[-40:], sep="\n")
+        raise
+    return walk
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk_over_redrives_is_what_plain_dicts_say(seed: int) -> None:
+    walk = walked(seed)
+    assert walk.redriven > 5
+    assert len(walk.snapshots) > 20
+
+
+def test_the_walks_repeat_redrives_in_backfills() -> None:
+    assert sum(walked(seed).repeated for seed in SEEDS) > 10
+
+
+def test_the_walk_finds_letters_that_are_redriven_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RedriveHistory, "open_rows", lambda self, rows: {r for r in rows if r.checkpoint in self.plans})
+    with pytest.raises(AssertionError):
+        for seed in SEEDS:
+            walked(seed)
+
+
+def test_the_walk_finds_letters_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RedriveHistory, "open_rows", lambda self, rows: rows - set(self.redriven))
+    with pytest.raises(Exception, match="dead letters were to be redriven|instead of"):
+        for seed in SEEDS:
+            walked(seed)
+
+
+def test_the_walk_finds_a_request_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_up = RedrivePlanner.take_up
+    monkeypatch.setattr(RedrivePlanner, "take_up", lambda self, draft, seen: take_up(self, draft, seen + 1))
+    with pytest.raises(AssertionError):
+        for seed in SEEDS:
+            walked(seed)
