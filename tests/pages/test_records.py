@@ -11,12 +11,13 @@ from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
 from tests.support.trips import TripsPipeline
+from tidemark.answers.shown_bytes import LONGEST_TEXT, text_of
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.web import sink_rows
 from tidemark.web import source_lookup as records
-from tidemark.web.source_lookup import LONGEST_TEXT, RecordQuery, text_of
+from tidemark.web.source_lookup import RecordQuery
 
 HERE = Path(__file__).parent
 WALK = HERE.parent / "process" / "pipelines" / "walk.py"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tests.support.crashes import Killed
 from tests.support.memory import MemoryPipeline
 from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
@@ -18,7 +19,7 @@ from tidemark.coordinator.records.states import OpenPlan
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, group_rows
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.core.offsets import TopicPartition
@@ -74,7 +75,7 @@ RELEASES = {"strict": pipeline_of(Strict), "lenient": pipeline_of(Lenient)}
 
 
 @dataclass
-class Line:
+class PlainLine:
     """A timeline as plain dicts.
 
     Attributes:
@@ -119,8 +120,8 @@ class RedriveWalk:
         self.world = RedriveWorld()
         self.release = "strict"
         self.live = "t1"
-        self.line = Line()
-        self.snapshots: dict[int, Line] = {}
+        self.line = PlainLine()
+        self.snapshots: dict[int, PlainLine] = {}
         self.values: dict[Record, tuple[str | None, int, str]] = {}
         self.pending: list[tuple[str, set[tuple[Record, int]]]] = []
         self.asked: list[tuple[LetterRow, ...]] = []
@@ -256,7 +257,7 @@ class RedriveWalk:
             coordinator=self.world.coordinator, pipeline=pipeline, execute=lambda a: self._execute(pipeline, a)
         )
 
-    def _execute(self, pipeline: Pipeline, attempt):  # noqa: ANN001, ANN202
+    def _execute(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         return self.world.checkpoint_job(self.world.compute_of(pipeline), self.world.crash).execute(attempt)
 
     def _put(self, rows: tuple[LetterRow, ...]) -> None:
@@ -326,7 +327,7 @@ class RedriveWalk:
         other = made.ack("mirror")
         assert other is not None and not other.redriven, "only the operator that was named gets them"
 
-    def _settle(self, line: Line) -> None:
+    def _settle(self, line: PlainLine) -> None:
         """A timeline has become live."""
         self.line, self.live = line, self.world.coordinator.timelines.live()
         self.pending.clear()

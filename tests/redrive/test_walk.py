@@ -1,5 +1,7 @@
 """Hundreds of random steps over requests, restores, backfills and crashes; a failure prints its seed."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.redrive.redrive_walk import RedriveWalk
@@ -49,7 +51,11 @@ def test_the_walk_finds_letters_of_another_line(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_walk_finds_a_request_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     take_up = RedrivePlanner.take_up
-    monkeypatch.setattr(RedrivePlanner, "take_up", lambda self, draft, seen: take_up(self, draft, seen + 1))
+    monkeypatch.setattr(
+        RedrivePlanner,
+        "take_up",
+        lambda self, draft: take_up(self, replace(draft, requests_seen=draft.requests_seen + 1)),
+    )
     with pytest.raises(AssertionError):
         for seed in SEEDS:
             walked(seed)

@@ -6,9 +6,9 @@ Only the engine is a twin: `MemoryCompute` folds and pyarrow writes the files. R
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 
 from tests.support.memory import Unfenced
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.job import DEAD_LETTER_COLUMNS, CheckpointJob, ignore_step
+from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, LiveFile, Sealed, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.segments import Segment, StateHandle
@@ -30,6 +31,7 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.ports import PlanRequest, Sender, StepListener
+from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
@@ -95,7 +97,12 @@ class ParquetFiles:
 
     def rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         """Reads all stored rows of a handle; see `MemoryTables.rows`."""
-        return [row for s, f in files_of(self.root, handle) for row in read_rows(self.root, s, f).to_pylist()]
+        return [row for *_, row in self.placed_rows(handle)]
+
+    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        """Reads all stored rows with their places; see `MemoryTables.placed_rows`."""
+        for s, f in files_of(self.root, handle):
+            yield from ((s.path, f.checkpoint, row) for row in read_rows(self.root, s, f).to_pylist())
 
 
 @dataclass
@@ -125,7 +132,13 @@ class DiskPipeline:
         """A coordinator of the pipeline over the real store."""
         name = self.pipeline.name
         store = S3Store(self.bucket, name) if self.bucket else LocalStore(self.root / name)
-        return CheckpointCoordinator(store=store, log=self.log, clock=self.clock, write_ids=self._id)
+        return CheckpointCoordinator(
+            store=store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self._id,
+            find_letters=partial(find_letters, self.warehouse),
+        )
 
     def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:
         """Appends records, given as (partition, value, timestamp in ms), to the topic."""

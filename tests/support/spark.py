@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +27,10 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import PlanRequest
+from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.memory import (
@@ -61,16 +64,17 @@ class FrameCompute:
     pipeline: Pipeline
     warehouse: SparkWarehouse
     log: MemoryLog
+    blocked: Blocked = none_blocked
 
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> SparkBatch:
         kafka = KafkaOptions(bootstrap="nowhere:1")
-        compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka)
+        compute = SparkCompute(pipeline=self.pipeline, warehouse=self.warehouse, kafka=kafka, blocked=self.blocked)
         taker = BatchReader(
             pipeline=self.pipeline,
             warehouse=self.warehouse,
             plan=plan,
             raw=lambda name: self._raw(plan, name),
-            blocked=(),
+            blocked=self.blocked(plan),
             folders=folders,
         )
         return SparkBatch(compute, plan, taker.read(), {})
@@ -95,13 +99,20 @@ class TwinPipeline(MemoryPipeline):
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS), kw_only=True)
     parallelism: int = 1
     sender: MemorySender = field(default_factory=MemorySender)
+    blocked: Blocked = none_blocked
 
     def __post_init__(self) -> None:
         self._feed = Feed(self.pipeline, self.log, self.partitions)
 
     @property
     def compute(self) -> Any:
-        return MemoryCompute(pipeline=self.pipeline, log=self.log, tables=self.tables, parallelism=self.parallelism)
+        return MemoryCompute(
+            pipeline=self.pipeline,
+            log=self.log,
+            tables=self.tables,
+            parallelism=self.parallelism,
+            blocked=self.blocked,
+        )
 
     def send(self, record: object) -> None:
         """Sends a record, for the next checkpoint to read."""
@@ -160,7 +171,12 @@ class SparkPipeline(TwinPipeline):
         from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 
         return CheckpointCoordinator(
-            store=self.store, log=self.log, clock=self.clock, write_ids=self.ids, files_exist=lambda handle: True
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            write_ids=self.ids,
+            files_exist=lambda handle: True,
+            find_letters=partial(find_letters, str(self.root)),
         )
 
     @property
@@ -168,7 +184,11 @@ class SparkPipeline(TwinPipeline):
         for name, value in task_conf(self.parallelism, None).items():
             self.spark.conf.set(name, value)
         return FrameCompute(
-            spark=self.spark, pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), log=self.log
+            spark=self.spark,
+            pipeline=self.pipeline,
+            warehouse=warehouse_of(self.spark, self.root),
+            log=self.log,
+            blocked=self.blocked,
         )
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark.api.checkpoints import CompletedCheckpoint, get_completed
+from tidemark.api.dead_letters import PipelineDeadLetters
 from tidemark.api.dry_run import DryRun
 from tidemark.api.lookups import At, add_advice, restore_request
 from tidemark.api.pipeline_reader import PipelineReader
@@ -55,6 +56,11 @@ class PipelineHistory(PipelineReader):
     def publications(self) -> PipelinePublications:
         """Where states are published, for others to read."""
         return PipelinePublications(self.context, self.name)
+
+    @property
+    def dead_letters(self) -> PipelineDeadLetters:
+        """Records that operators could not use, and their redrive."""
+        return PipelineDeadLetters(self.context, self.name)
 
     @property
     def retention(self) -> PipelineRetention:

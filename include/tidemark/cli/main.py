@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "state": ("state",),
     "sink": ("sink",),
     "publication": ("publication",),
+    "dead_letters": ("dead-letters",),
     "doctor": ("doctor",),
 }
 """The modules of Tidemark's own commands, in the order of `--help`, and the first words that each one takes."""

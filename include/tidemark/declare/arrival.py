@@ -2,7 +2,13 @@
 
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import IncompatibleStateError, NotFoundError
+from tidemark.errors import NotFoundError, UsageError
+
+
+def current_uid(pipeline: Pipeline, uid: str) -> str | None:
+    """Returns the uid that an operator has now, which may have been renamed; None if it is no longer declared."""
+    declared = pipeline.schemas()
+    return uid if uid in declared else next((s.uid for s in declared.values() if s.was == uid), None)
 
 
 def input_name(pipeline: Pipeline, uid: str) -> str:
@@ -10,7 +16,7 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
 
     Raises:
         NotFoundError: the pipeline declares no such operator.
-        IncompatibleStateError: its dead letters cannot be redriven, whatever the options.
+        UsageError: its dead letters cannot be redriven, whatever the options.
     """
     if uid not in pipeline.uids:
         raise NotFoundError(
@@ -18,17 +24,17 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
         )
     for operator in pipeline.operators:
         if operator.uid == uid and isinstance(operator, Process):
-            raise IncompatibleStateError(
+            raise UsageError(
                 f"{uid} is a Process, whose dead letters cannot be redriven",
                 safe="nothing was written; the letters are kept.",
-                next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} --help",
+                next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} CHECKPOINT",
             )
     found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), None)
     if found is None:
-        raise IncompatibleStateError(
+        raise UsageError(
             f"{uid} does not read a topic itself, so its dead letters have no bytes to redrive",
             safe="nothing was written; the letters are kept.",
-            next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} --help",
+            next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} CHECKPOINT",
         )
     return found
 
@@ -67,13 +73,13 @@ def refuse_late(pipeline: Pipeline, uid: str, *, out_of_order: bool) -> str:
     """Returns the input of an operator whose dead letters may be redriven.
 
     Raises:
-        NotFoundError, IncompatibleStateError: as `input_name`; or its answer depends on arrival, and the caller does
+        NotFoundError, UsageError: as `input_name`; or its answer depends on arrival, and the caller does
             not accept that.
     """
     name = input_name(pipeline, uid)
     reasons = arrival_reasons(pipeline, uid)
     if reasons and not out_of_order:
-        raise IncompatibleStateError(
+        raise UsageError(
             f"{uid} depends on the order in which records arrive: {', '.join(reasons)}",
             safe="nothing was written; the letters are kept.",
             next="accept another answer than in order with --out-of-order, or repeat the checkpoints by a backfill.",

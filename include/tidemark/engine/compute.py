@@ -19,6 +19,7 @@ from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import applied_sql, dead_letters
+from tidemark.engine.read.redriven_letters import RedrivenLetters
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
@@ -29,7 +30,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of, spark
-from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
 
@@ -126,6 +127,19 @@ class SparkCompute:
             raise
         return SparkBatch(self, plan, intake, copies)
 
+    def redriven(self, plan: CheckpointPlan) -> dict[str, RedrivenLetters]:
+        """Returns the dead letters that operators get again, by uid."""
+        return {
+            redrive.uid: RedrivenLetters(
+                warehouse=self.warehouse,
+                pipeline=self.pipeline,
+                plan=plan,
+                redrive=redrive,
+                blocked=blocked_in_letters(self.blocked, plan, redrive),
+            )
+            for redrive in plan.redrives
+        }
+
     def refuse_recreated(self, plan: CheckpointPlan) -> None:
         """Compares the ids of the topics that were read with the plan, if there is a log.
 
@@ -165,6 +179,8 @@ class SparkBatch:
         self.counts = intake.tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
         self.uids = compute.pipeline.uids
         self._processed: dict[str, ProcessFrame] = {}
+        self._letters_again = compute.redriven(plan)
+        self._redriven: dict[str, DataFrame] = {}
 
     def prepare(self, uid: str) -> UidCounts:
         """Counts emitted and joined records, which are known only now, and runs the function of a process."""
@@ -172,6 +188,8 @@ class SparkBatch:
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
         if operator is not None and uid not in self.counts:
             self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
+        if uid in self._letters_again:
+            self._redrive(uid)
         if isinstance(operator, Process) and self.counts[uid].applied:
             done = run_process(
                 ProcessTask(
@@ -252,7 +270,7 @@ class SparkBatch:
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
         gate = self._compute.pipeline.gate
-        if gate is None or not self._intake.inputs:
+        if gate is None or not (self._intake.inputs or self._redriven):
             return Verdict()
         candidate = Candidate(
             warehouse=self._compute.warehouse,
@@ -275,8 +293,18 @@ class SparkBatch:
         self._intake.release()
         with translate_spark_errors():
             self._broadcast.release()
+            for records in self._redriven.values():
+                records.unpersist()
         for done in self._processed.values():
             done.release()
+
+    def _redrive(self, uid: str) -> None:
+        """Reads the dead letters that an operator gets again, and adds them to its counts."""
+        letters, schema = self._letters_again[uid], self._plan.schemas[uid]
+        with translate_spark_errors():
+            self._redriven[uid] = letters.decoded().persist()
+            joined = join_states(self._redriven[uid], schema.joins, self._broadcast)
+            self.counts[uid] = letters.counted(self.counts[uid], joined)
 
     def _counted(self, uid: str, name: str) -> UidCounts:
         read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
@@ -324,9 +352,13 @@ class SparkBatch:
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
-        found = join_states((emitted + read)[0], schema.joins, self._broadcast)
+        found = [join_states(frame, schema.joins, self._broadcast) for frame in (emitted + read)[:1]]
         dropped = blocked_column(schema, self._blocked)
-        return found if dropped is None else found.where(~dropped)
+        kept = found if dropped is None else [frame.where(~dropped) for frame in found]
+        if uid in self._redriven:
+            again = join_states(self._redriven[uid], schema.joins, self._broadcast)
+            kept.append(self._letters_again[uid].kept(again))
+        return reduce(DataFrame.unionByName, kept)
 
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
@@ -336,9 +368,11 @@ class SparkBatch:
         return letters
 
     def _rejects_later(self, uid: str) -> bool:
-        """Whether an operator has dead letters that the batch statistics miss: of a join, a function, or its input."""
+        """Whether an operator has dead letters that the batch statistics miss: of a join, a function, a redrive."""
         failed = uid in self._processed and self._processed[uid].failed > 0
-        return failed or self._is_fed(uid) or self._plan.schemas[uid].has_joined_key
+        return (
+            failed or self.counts[uid].refused_again > 0 or self._is_fed(uid) or self._plan.schemas[uid].has_joined_key
+        )
 
     def _is_fed(self, uid: str) -> bool:
         """Whether an operator gets records that another one emitted; they have the column `_n`."""

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.manifest import LiveFile
+from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
 from tidemark.storage.local_store import Root, arrow_place, join_path
@@ -55,6 +56,43 @@ def reasons_at(
     return {(TopicPartition(r["topic"], r["partition"]), r["offset"]): r["reason"] for r in rows}
 
 
+def find_letters(
+    warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
+) -> list[tuple[str, int, str, int, int]]:
+    """Finds the dead letters of a handle at positions (topic, partition, offset), in whatever checkpoint.
+
+    Returns:
+        Table, checkpoint, topic, partition and offset of each row.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    return [
+        (table, checkpoint, row["topic"], row["partition"], row["offset"])
+        for table, checkpoint, part in read_letters(warehouse, handle, _POSITION)
+        for row in _at(part, positions)
+    ]
+
+
+def read_letters(
+    warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
+) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yields the dead letters of a handle, file by file, with their table and the checkpoint that wrote them.
+
+    Args:
+        warehouse: the warehouse.
+        handle: the dead-letter tables of an operator.
+        columns: the columns to read.
+        checkpoint: only the letters of this checkpoint; None = all.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    for segment, f in files_of(warehouse, handle):
+        if checkpoint in (None, f.checkpoint):
+            yield segment.path, f.checkpoint, _read(warehouse, segment, f, columns)
+
+
 def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[str, Any]]:
     if not places:
         return []
@@ -65,12 +103,13 @@ def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[s
 
 def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
     for segment, f in files_of(warehouse, handle):
-        if f.checkpoint != checkpoint:
-            continue
-        path, system = arrow_place(join_path(warehouse, segment.path, f.path))
-        try:
-            yield pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise unusable_table(
-                join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}"
-            ) from error
+        if f.checkpoint == checkpoint:
+            yield _read(warehouse, segment, f, columns)
+
+
+def _read(warehouse: Root, segment: Segment, f: LiveFile, columns: list[str]) -> pa.Table:
+    path, system = arrow_place(join_path(warehouse, segment.path, f.path))
+    try:
+        return pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unusable_table(join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error

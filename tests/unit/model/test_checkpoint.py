@@ -64,7 +64,7 @@ def test_a_second_ack_and_a_stranger_change_nothing() -> None:
 
 def test_an_ack_adds_up() -> None:
     assert ack("a", read=3, applied=2, dead_lettered=1).read == 3
-    with pytest.raises(UsageError, match="read 3 != applied 2"):
+    with pytest.raises(UsageError, match=r"read 3 \+ redriven 0 != applied 2"):
         ack("a", read=3, applied=2)
 
 

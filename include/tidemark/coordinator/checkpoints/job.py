@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -185,19 +186,6 @@ def extend_handle(handle: StateHandle, done: Committed) -> StateHandle:
 
 
 # The outputs of an operator other than its state: dead letters, and the rows that a process emits to a sink.
-DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("topic", "STRING"),
-    ("partition", "INT"),
-    ("offset", "BIGINT"),
-    ("timestamp", "TIMESTAMP"),
-    ("uid", "STRING"),
-    ("reason", "STRING"),
-    ("key", "BINARY"),
-    ("value", "BINARY"),
-)
-"""Columns of a dead-letter table, before its partition columns."""
-
-
 def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
     """Writes and commits an operator's dead letters: steps `dead_letters.<uid>` and `sinks.<uid>`.
 

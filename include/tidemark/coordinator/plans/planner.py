@@ -30,6 +30,7 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
+from tidemark.model.checkpoint.redrive import RedriveRecord
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
@@ -288,9 +289,12 @@ class Planner:
         self, pipeline: Pipeline, draft: CheckpointPlan, parent: Parent, reading: _Reading
     ) -> CheckpointPlan:
         planner = RedrivePlanner(objects=self.objects, pipeline=pipeline, find=self.find_letters)
-        if reading.repeats is not None:
-            return planner.repeat(draft, reading.repeats.plans, parent.requests_seen)
-        return planner.take_up(draft, parent.requests_seen)
+        draft, recorded = replace(draft, requests_seen=parent.requests_seen), reading.repeats
+        if recorded is not None:
+            return planner.repeat(draft, recorded.plans) if any(p.redrives for p in recorded.plans) else draft
+        # Most plans find no new request, and that is all they do about it.
+        is_new = self.objects.read(RedriveRecord, keys.redrive_key(draft.requests_seen + 1)) is not None
+        return planner.take_up(draft) if is_new else draft
 
     def _draft(
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading

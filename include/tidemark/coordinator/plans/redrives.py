@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
 from tidemark.coordinator.records.timelines import Timelines
-from tidemark.declare.arrival import refuse_late
+from tidemark.declare.arrival import current_uid, refuse_late
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -51,17 +51,14 @@ class RedrivePlanner:
     pipeline: Pipeline
     find: FindLetters
 
-    def take_up(self, draft: CheckpointPlan, seen: int) -> CheckpointPlan:
-        """Returns the draft with the letters of new requests.
-
-        Args:
-            draft: the plan.
-            seen: number of the newest request that the parent has seen; 0 for the first plan of a timeline.
-        """
-        new = list(RedriveRequests(self.objects).after(seen))
+    def take_up(self, draft: CheckpointPlan) -> CheckpointPlan:
+        """Returns a draft that has seen the requests of its parent with the letters of new ones."""
+        requests = RedriveRequests(self.objects)
+        new = list(requests.after(draft.requests_seen))
         if not new:
-            return replace(draft, requests_seen=seen)
-        mine = [(self._uid(r, draft), r) for r in new if r.timeline == draft.slot.timeline]
+            return draft
+        standing = (r for r in new if r.timeline == draft.slot.timeline and requests.withdrawal(r.number) is None)
+        mine = [(self._uid(r, draft), r) for r in standing]
         asked = [(uid, r) for uid, r in mine if uid is not None]
         wanted = {uid: {row for u, r in asked if u == uid for row in expand_rows(r.rows)} for uid, _ in asked}
         history = self._history(draft, wanted.values())
@@ -76,23 +73,17 @@ class RedrivePlanner:
         )
         return replace(draft, redrives=redrives, requests_seen=new[-1].number)
 
-    def repeat(self, draft: CheckpointPlan, recorded: Sequence[CheckpointPlan], seen: int) -> CheckpointPlan:
-        """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line.
-
-        Args:
-            draft: the plan that repeats them.
-            recorded: plans of the recorded checkpoints.
-            seen: as in `take_up`.
-        """
+    def repeat(self, draft: CheckpointPlan, recorded: Sequence[CheckpointPlan]) -> CheckpointPlan:
+        """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line."""
         wanted: dict[str, set[tuple[str, str, int, int]]] = {}
         for redrive in (r for plan in recorded for r in plan.redrives):
-            uid = self._current(redrive.uid)
+            uid = current_uid(self.pipeline, redrive.uid)
             if uid is not None:
                 wanted.setdefault(uid, set()).update(row.record for row in expand_rows(redrive.rows))
         stored = {uid: list(self._stored(draft, uid, records)) for uid, records in wanted.items()}
         oldest = min((place[1] for found in stored.values() for place in found), default=None)
         if oldest is None:
-            return replace(draft, requests_seen=seen)
+            return draft
         history = RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
         redrives = []
         for uid, found in sorted(stored.items()):
@@ -100,7 +91,7 @@ class RedrivePlanner:
             rows = group_rows(history.open_rows(there))
             if rows:
                 redrives.append(Redrive(uid=uid, requests=(), rows=rows))
-        return replace(draft, redrives=tuple(redrives), requests_seen=seen)
+        return replace(draft, redrives=tuple(redrives))
 
     def _stored(
         self, draft: CheckpointPlan, uid: str, records: Collection[tuple[str, str, int, int]]
@@ -111,7 +102,7 @@ class RedrivePlanner:
 
     def _uid(self, request: RedriveRecord, draft: CheckpointPlan) -> str | None:
         """The current uid of a request's operator; None if a plan passes over it, and the letters stay."""
-        uid = self._current(request.uid)
+        uid = current_uid(self.pipeline, request.uid)
         why = f"{request.uid} is not declared"
         if uid is not None:
             try:
@@ -122,10 +113,6 @@ class RedrivePlanner:
                 return uid
         _log.warning("redrive_passed_over", extra={"plan": draft.name, "request": request.number, "why": why})
         return None
-
-    def _current(self, uid: str) -> str | None:
-        declared = self.pipeline.schemas()
-        return uid if uid in declared else next((s.uid for s in declared.values() if s.was == uid), None)
 
     def _history(self, draft: CheckpointPlan, wanted: Iterable[set[LetterRow]]) -> RedriveHistory:
         oldest = min((row.checkpoint for rows in wanted for row in rows), default=None)

@@ -14,7 +14,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import greatest
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
-from tidemark.model.checkpoint.redrive import RedriveRecord
+from tidemark.model.checkpoint.redrive import RedriveRecord, RedriveWithdrawal
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.store_objects import (
     AbortRecord,
@@ -67,6 +67,7 @@ KINDS: dict[type, str] = {
     OffsetReport: "report",
     Outcome: "outcome",
     RedriveRecord: "redrive",
+    RedriveWithdrawal: "redrive_withdrawal",
     RetentionRecord: "retention",
     RunRecord: "run",
     SavepointRecord: "savepoint",
@@ -276,6 +277,8 @@ def _key_of_named(value: object) -> str | None:
             return keys.publication_done_key(value.name, value.number)
         case RedriveRecord():
             return keys.redrive_key(value.number)
+        case RedriveWithdrawal():
+            return keys.redrive_withdrawal_key(value.number)
     return None
 
 

@@ -9,7 +9,7 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, expand_rows
+from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, expand_rows
 from tidemark.ports import PutOutcome
 
 
@@ -29,6 +29,19 @@ class RedriveRequests:
         while (found := self.objects.read(RedriveRecord, keys.redrive_key(number + 1))) is not None:
             yield found
             number += 1
+
+    def withdrawal(self, number: int) -> RedriveWithdrawal | None:
+        """The withdrawal of a request; None if it was not withdrawn."""
+        return self.objects.read(RedriveWithdrawal, keys.redrive_withdrawal_key(number))
+
+    def withdraw(self, draft: RedriveWithdrawal) -> RedriveWithdrawal:
+        """Withdraws a request; returns the first withdrawal.
+
+        Raises:
+            StoreError: the store could not be written.
+        """
+        self.objects.put(keys.redrive_withdrawal_key(draft.number), draft)
+        return self.withdrawal(draft.number) or draft
 
     def put(self, draft: RedriveRecord) -> RedriveRecord:
         """Puts a request under the next free number.

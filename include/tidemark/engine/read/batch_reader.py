@@ -98,7 +98,7 @@ class BatchReader:
         """Returns the first operator if it is a fold that needs only the few records of the only input."""
         uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
         is_fold = any(isinstance(o, Fold) and o.uid == uid for o in self.pipeline.operators)
-        if others or self.blocked or not is_fold or uid not in self.folders:
+        if others or self.blocked or not is_fold or uid not in self.folders or self.plan.redrive_of(uid) is not None:
             return None
         schema = self.plan.schemas[uid]
         needs_more = schema.joins or limited_schema(schema) is not None

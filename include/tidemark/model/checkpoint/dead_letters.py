@@ -2,6 +2,18 @@
 
 from enum import Enum
 
+DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic", "STRING"),
+    ("partition", "INT"),
+    ("offset", "BIGINT"),
+    ("timestamp", "TIMESTAMP"),
+    ("uid", "STRING"),
+    ("reason", "STRING"),
+    ("key", "BINARY"),
+    ("value", "BINARY"),
+)
+"""Columns of a dead-letter table, before its partition columns."""
+
 
 class Reason(Enum):
     """The first reason found is the one stored. Reasons of a field carry its path: `wrong_type: arrival_delay`.

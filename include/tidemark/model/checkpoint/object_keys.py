@@ -138,6 +138,11 @@ def redrive_key(number: int) -> str:
     return f"redrives/{number:08d}.json"
 
 
+def redrive_withdrawal_key(number: int) -> str:
+    """Returns the key of the withdrawal of a request to redrive dead letters."""
+    return f"redrives/{number:08d}.withdrawn.json"
+
+
 def query_key(sha256: str) -> str:
     """Returns the key of a stored query, which contains the hash of its bytes."""
     return f"queries/{sha256}.sql"

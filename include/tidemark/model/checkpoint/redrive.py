@@ -111,12 +111,29 @@ class RedriveRecord:
         return count_rows(self.rows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveWithdrawal:
+    """`redrives/<n>.withdrawn.json`: no plan that is made from now on takes up a request.
+
+    Attributes:
+        number: number of the request.
+        owner: the person who withdrew it.
+        at_ms: clock of the writer, for people.
+        write_id: id of the writer.
+    """
+
+    number: int
+    owner: str
+    at_ms: int
+    write_id: str
+
+
 def missing_letters(redrive: Redrive, found: int) -> StoreError:
     """Returns the error for a table that has not exactly the frozen rows."""
     return StoreError(
         f"{redrive.uid}: {redrive.count} dead letters were to be redriven, its table has {found} of them",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="run the pipeline again; if it fails again, look for damage: tidemark verify --help",
+        next="run the pipeline again; if it fails again, withdraw the request: tidemark dead-letters withdraw.",
     )
 
 

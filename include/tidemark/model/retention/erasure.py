@@ -1,10 +1,11 @@
 """Erasure of a key: the request, the records that it blocks, and the revised manifests (adr/0015)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group
 
@@ -109,6 +110,20 @@ class BlockedKey:
 
 Blocked = Callable[[CheckpointPlan], Sequence[BlockedKey]]
 """The keys whose records a plan drops."""
+
+
+def blocked_in_letters(blocked: Blocked, plan: CheckpointPlan, redrive: Redrive) -> list[BlockedKey]:
+    """Returns the keys whose redriven dead letters are dropped, also of topics that were recreated since.
+
+    The offsets of an erasure belong to a topic id, and a letter has that of the topic from which it was read.
+    """
+    ids = sorted({(rows.partition.topic, rows.topic_id) for rows in redrive.rows})
+    older = [
+        replace(plan, topic_ids={**plan.topic_ids, topic: id_})
+        for topic, id_ in ids
+        if plan.topic_ids.get(topic) != id_
+    ]
+    return [key for each in (plan, *older) for key in blocked(each)]
 
 
 def none_blocked(plan: CheckpointPlan) -> Sequence[BlockedKey]:

@@ -22,7 +22,7 @@ from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
-from tidemark.model.retention.erasure import Blocked, none_blocked
+from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_letters, none_blocked
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
@@ -260,6 +260,10 @@ class MemoryCompute:
         self._refuse_lost(plan)
         return MemoryBatch(self, plan, inputs, copies)
 
+    def blocked_again(self, plan: CheckpointPlan, redrive: Redrive) -> list[BlockedKey]:
+        """Returns the keys whose dead letters are dropped."""
+        return [key for key in blocked_in_letters(self.blocked, plan, redrive) if key.uid == redrive.uid]
+
     def redriven(self, plan: CheckpointPlan, redrive: Redrive) -> MemoryInput:
         """Decodes the dead letters that an operator gets again.
 
@@ -330,7 +334,7 @@ class MemoryBatch:
         self._broadcast = MemoryBroadcastStates(
             tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
-        self._blocked = compute.blocked(plan)
+        self._blocked = [*compute.blocked(plan), *(k for r in plan.redrives for k in compute.blocked_again(plan, r))]
         self._deleted = {uid: self._deletes(uid, intake) for uid, intake in self._inputs.items()}
         self._applied: dict[str, list[Decoded]] = {}
         self._unkeyed: dict[str, list[Decoded]] = {}

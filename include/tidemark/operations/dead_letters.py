@@ -1,0 +1,364 @@
+"""Lists and shows dead letters of the live timeline, and asks for their redrive (adr/0040)."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.dead_letter_facts import (
+    DeadLetter,
+    DeadLetterOverview,
+    DeadLetterTotals,
+    RedrivePreview,
+    RedriveStatus,
+)
+from tidemark.answers.shown_bytes import text_of
+from tidemark.context import Context
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
+from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late
+from tidemark.declare.pipeline import Pipeline
+from tidemark.environment import random_id
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.formats.json import decode_key
+from tidemark.formats.record_format import BadRecord
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, group_rows
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.schema.operator_schema import OperatorSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_LETTERS = 20_000
+"""Letters of one request, because a plan names each of them."""
+_PLACE = ["topic", "partition", "offset"]
+_WHOLE = [*_PLACE, "timestamp", "reason", "key", "value"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Which dead letters of an operator.
+
+    Attributes:
+        reason: the whole reason, or its first word (`missing_field`); empty = any.
+        checkpoint: id of the checkpoint that refused them; None = any.
+        partition: topic and partition, as in `flights-0`; empty = any.
+        limit: at most so many, the oldest first; None = all.
+    """
+
+    reason: str = ""
+    checkpoint: int | None = None
+    partition: str = ""
+    limit: int | None = None
+
+    def takes(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row with a reason, topic and partition belongs to it."""
+        if self.partition and self.partition != f"{row['topic']}-{row['partition']}":
+            return False
+        return not self.reason or self.reason in (row["reason"], row["reason"].partition(":")[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveRequest:
+    """The dead letters to redrive, as the command line or a program asks for them.
+
+    Attributes:
+        uid: the operator.
+        letters: which of its letters.
+        out_of_order: accept that its answer depends on when records arrive.
+        note: for people.
+    """
+
+    uid: str
+    letters: LetterFilter = LetterFilter()
+    out_of_order: bool = False
+    note: str = ""
+
+
+def list_letters(context: Context, name: str, uid: str | None = None) -> DeadLetterOverview:
+    """Lists the dead letters of the live timeline by operator and reason, and the requests to redrive them.
+
+    Raises:
+        NotFoundError: no such pipeline or operator.
+        StoreError: a dead-letter table is damaged.
+    """
+    line = _Letters.of(context, name)
+    uids = sorted(line.parent.dead_letters) if uid is None else [line.checked(uid)]
+    totals = [total for each in uids for total in line.totals(each)]
+    requests = [_status(line, r) for r in RedriveRequests(line.coordinator.objects).after(0)]
+    return DeadLetterOverview(letters=totals, requests=[r for r in reversed(requests) if uid in (None, r.uid)])
+
+
+def show_letters(context: Context, name: str, uid: str, wanted: LetterFilter) -> list[DeadLetter]:
+    """Returns dead letters as fields, oldest first, and what the current declaration would make of them.
+
+    Raises:
+        NotFoundError: no such pipeline or operator.
+        StoreError: the dead-letter table is damaged.
+    """
+    line, pipeline = _Letters.of(context, name), context.pipeline(name)
+    found = line.find(line.checked(uid), wanted)
+    decoder = _Decoder.of(pipeline, uid, context.clock.now_ms())
+    return [_shown(row, raw, decoder) for row, raw in found]
+
+
+def plan_redrive(context: Context, name: str, request: RedriveRequest) -> RedrivePreview:
+    """Returns the effect of a redrive; writes nothing.
+
+    Raises:
+        NotFoundError: no such pipeline or operator, or no such letters.
+        UsageError: the operator cannot get records late, or not without `out_of_order`; or there are too many letters
+            for one request.
+        StoreError: the dead-letter table is damaged.
+    """
+    return _preview(context, name, request)[0]
+
+
+def redrive(context: Context, name: str, request: RedriveRequest, owner: str) -> RedrivePreview:
+    """Asks the next checkpoint of the live timeline to redrive dead letters.
+
+    Raises:
+        NotFoundError, UsageError, StoreError: as `plan_redrive`.
+        ConflictError: the timeline has ended meanwhile.
+    """
+    preview, rows = _preview(context, name, request)
+    draft = RedriveRecord(
+        number=0,
+        timeline=preview.timeline,
+        uid=request.uid,
+        rows=group_rows(rows),
+        out_of_order=request.out_of_order,
+        owner=owner,
+        note=request.note,
+        at_ms=context.clock.now_ms(),
+        write_id=random_id(),
+    )
+    made = RedriveRequests(context.coordinator(name).objects).put(draft)
+    return replace(preview, request=made.number)
+
+
+def find_request(context: Context, name: str, number: int) -> RedriveStatus:
+    """Returns a request to redrive dead letters.
+
+    Raises:
+        NotFoundError: no such pipeline or request.
+    """
+    line = _Letters.of(context, name)
+    found = next(RedriveRequests(line.coordinator.objects).after(number - 1), None)
+    if found is None:
+        raise NotFoundError(
+            f"no request {number} to redrive dead letters",
+            next=f"tidemark dead-letters list {name}    (lists the requests).",
+        )
+    return _status(line, found)
+
+
+def withdraw(context: Context, name: str, number: int, owner: str) -> RedriveStatus:
+    """Withdraws a request: no plan that is made from now on takes it up.
+
+    Returns:
+        The request; `redriven` if a checkpoint was faster. A plan that is in progress may still redrive its letters.
+
+    Raises:
+        NotFoundError: no such pipeline or request.
+        StoreError: the store could not be written.
+    """
+    find_request(context, name, number)
+    draft = RedriveWithdrawal(number=number, owner=owner, at_ms=context.clock.now_ms(), write_id=random_id())
+    RedriveRequests(context.coordinator(name).objects).withdraw(draft)
+    return find_request(context, name, number)
+
+
+def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[RedrivePreview, list[LetterRow]]:
+    line, pipeline = _Letters.of(context, name), context.pipeline(name)
+    uid = current_uid(pipeline, line.checked(request.uid))
+    refuse_late(pipeline, uid or request.uid, out_of_order=request.out_of_order)
+    found = line.find(request.uid, replace(request.letters, limit=request.letters.limit or MOST_LETTERS + 1))
+    if not found:
+        raise NotFoundError(
+            f"{request.uid} has no such dead letters", next=f"tidemark dead-letters list {name}    (lists them)."
+        )
+    if len(found) > MOST_LETTERS:
+        raise UsageError(
+            f"more than {MOST_LETTERS} dead letters",
+            next=f"redrive them in parts: add --limit {MOST_LETTERS}, and repeat it after the next checkpoint.",
+        )
+    decoder = _Decoder.of(pipeline, uid or request.uid, context.clock.now_ms())
+    today = Counter(raw["reason"] if decoder is None else decoder.judge(raw)[0] for _, raw in found)
+    preview = RedrivePreview(
+        uid=request.uid,
+        timeline=line.timeline,
+        letters=len(found),
+        reasons=dict(Counter(raw["reason"] for _, raw in found).most_common()),
+        applied=today.pop(None, 0),
+        refused={str(why): count for why, count in today.most_common()},
+        arrival=arrival_reasons(pipeline, uid or request.uid),
+    )
+    return preview, [row for row, _ in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Letters:
+    """The dead letters of the live timeline."""
+
+    context: Context
+    coordinator: CheckpointCoordinator
+    timeline: str
+    parent: Parent
+    history: RedriveHistory
+
+    @classmethod
+    def of(cls, context: Context, name: str) -> "_Letters":
+        coordinator = context.coordinator(context.require_pipeline(name))
+        head = coordinator.timelines.live_head()
+        return cls(
+            context=context,
+            coordinator=coordinator,
+            timeline=head.timeline,
+            parent=Parent.of(head),
+            history=RedriveHistory.of(coordinator.timelines, head.timeline, 0),
+        )
+
+    def checked(self, uid: str) -> str:
+        """Returns an operator that the newest checkpoint knows."""
+        if uid not in self.parent.dead_letters:
+            known = ", ".join(sorted(self.parent.dead_letters)) or "none: there is no checkpoint yet"
+            raise NotFoundError(f"no operator {uid!r} in the newest checkpoint", next=f"name one of: {known}.")
+        return uid
+
+    def totals(self, uid: str) -> list[DeadLetterTotals]:
+        """Counts rows by reason."""
+        letters, redriven = Counter[str](), Counter[str]()
+        made: dict[str, list[int]] = {}
+        for table, checkpoint, part in self._tables(uid, [*_PLACE, "reason"]):
+            gone = self._redriven_in(table, checkpoint)
+            for row in part.select(["reason"]).to_pylist() if not gone else part.to_pylist():
+                is_gone = bool(gone) and (row["topic"], row["partition"], row["offset"]) in gone
+                (redriven if is_gone else letters)[row["reason"]] += 1
+                made.setdefault(row["reason"], []).append(checkpoint)
+        return [
+            DeadLetterTotals(
+                uid=uid,
+                reason=reason,
+                letters=letters[reason],
+                redriven=redriven[reason],
+                first=f"chk-{min(found)}",
+                last=f"chk-{max(found)}",
+            )
+            for reason, found in sorted(made.items(), key=lambda item: (-letters[item[0]], item[0]))
+        ]
+
+    def find(self, uid: str, wanted: LetterFilter) -> list[tuple[LetterRow, dict[str, Any]]]:
+        """Finds letters that were not redriven, with their raw rows, oldest first."""
+        found: list[tuple[LetterRow, dict[str, Any]]] = []
+        for table, checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
+            gone, ids = self._redriven_in(table, checkpoint), self.history.plans[checkpoint].topic_ids
+            for raw in part.to_pylist():
+                place = (raw["topic"], raw["partition"], raw["offset"])
+                if place not in gone and wanted.takes(raw):
+                    row = LetterRow(table, checkpoint, place[0], ids.get(place[0], ""), *place[1:])
+                    found.append((row, raw))
+                    if len(found) == wanted.limit:
+                        return found
+        return found
+
+    def _tables(
+        self, uid: str, columns: list[str], checkpoint: int | None = None
+    ) -> Iterator[tuple[str, int, "pa.Table"]]:
+        from tidemark.readers.dead_letter_reader import read_letters
+
+        handle = self.parent.dead_letters.get(uid, StateHandle())
+        for table, made, part in read_letters(self.context.warehouse.root, handle, columns, checkpoint):
+            if made in self.history.plans:
+                yield table, made, part
+
+    def _redriven_in(self, table: str, checkpoint: int) -> frozenset[tuple[str, int, int]]:
+        rows = (row for row in self.history.redriven if (row.table, row.checkpoint) == (table, checkpoint))
+        return frozenset((row.topic, row.partition, row.offset) for row in rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Decoder:
+    """The current declaration of an operator, which decodes letters one by one."""
+
+    pipeline: Pipeline
+    source: str
+    schema: OperatorSchema
+    latest: datetime
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, uid: str, now_ms: int) -> "_Decoder | None":
+        current = current_uid(pipeline, uid)
+        if current is None:
+            return None
+        try:
+            source = input_name(pipeline, current)
+        except UsageError:
+            return None
+        latest = _EPOCH + timedelta(milliseconds=now_ms) + pipeline.max_future
+        return cls(pipeline=pipeline, source=source, schema=pipeline.schemas()[current], latest=latest)
+
+    def judge(self, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
+        """Returns why a record would be refused, or None, and its fields. Only a checkpoint knows joined keys."""
+        source = self.pipeline.inputs[self.source]
+        try:
+            if raw["value"] is None and self.schema.deletes:
+                decode_key(raw["key"], [(k.name, k.type) for k in self.schema.keys])
+                return None, None
+            fields = source.format.decode_one(raw["value"], source.schema)
+        except BadRecord as error:
+            return str(error), None
+        at = raw["timestamp"] if source.event_time is None else _at(fields, source.event_time)
+        if at > self.latest:
+            return Reason.IN_THE_FUTURE.value, fields
+        own = [key.source for key in self.schema.keys if not self.schema.joined_by([key.source])]
+        return Reason.NULL_KEY.value if any(_at(fields, path) is None for path in own) else None, fields
+
+
+def _at(fields: Any, path: str) -> Any:  # noqa: ANN401
+    for step in path.split("."):
+        fields = None if fields is None else fields[step]
+    return fields
+
+
+def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> DeadLetter:
+    why, fields = (raw["reason"], None) if decoder is None else decoder.judge(raw)
+    return DeadLetter(
+        partition=f"{row.topic}-{row.partition}",
+        offset=row.offset,
+        checkpoint=f"chk-{row.checkpoint}",
+        timestamp=raw["timestamp"].isoformat(),
+        reason=raw["reason"],
+        today=why,
+        fields=fields,
+        key=text_of(raw["key"]),
+        value=text_of(raw["value"], None if decoder is None else decoder.pipeline.inputs[decoder.source].format.render),
+    )
+
+
+def _status(line: _Letters, request: RedriveRecord) -> RedriveStatus:
+    requests, taken = RedriveRequests(line.coordinator.objects), line.history.taken_up(request)
+    if taken:
+        state = "redriven"
+    elif requests.withdrawal(request.number) is not None:
+        state = "withdrawn"
+    elif request.timeline != line.timeline:
+        state = "void"
+    else:
+        state = "waiting" if request.number > line.parent.requests_seen else "unneeded"
+    return RedriveStatus(
+        number=request.number,
+        uid=request.uid,
+        letters=request.count,
+        state=state,  # type: ignore[arg-type]
+        checkpoint=f"chk-{taken[-1]}" if taken else None,
+        timeline=request.timeline,
+        owner=request.owner,
+        note=request.note,
+        at=iso(request.at_ms),
+    )

@@ -1,0 +1,220 @@
+"""The commands and the Python API over a warehouse on disk, whose Kafka and Spark are twins."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline
+from tests.support.disk_context import DiskContext, commands_over
+from tidemark.api.history import PipelineHistory
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.operations.dead_letters import LetterFilter, RedriveRequest
+
+STRICT = """
+from dataclasses import dataclass
+from tidemark import Fold, KafkaSource, Pipeline, Process, state
+
+
+@dataclass(frozen=True)
+class Payment:
+    account: str | None
+    amount: int
+    $kind
+
+
+class Sums(state.Keyed):
+    records: int = state.count()
+    total: int | None = state.sum("amount")
+
+
+class Listed(state.Keyed):
+    amounts: list[int] = state.list("amount")
+
+
+class Seen(state.Keyed):
+    n: int = state.value(0)
+
+
+def watch(key, records, kept):
+    kept.n += len(list(records))
+
+
+sums = Pipeline(
+    name="sums",
+    source=KafkaSource("payments", Payment),
+    operators=[
+        Fold("sums", key_by="account", state=Sums),
+        Fold("listed", key_by="account", state=Listed),
+        Process("seen", key_by="account", state=Seen, function=watch),
+    ],
+    max_dead_letters=1.0,
+)
+"""
+
+
+def _payment(account: str | None, amount: int, *, kind: bool = False) -> bytes:
+    found = {"account": account, "amount": amount} | ({"kind": "x"} if kind else {})
+    return json.dumps({name: value for name, value in found.items() if value is not None}).encode()
+
+
+class Shop:
+    """The pipeline, its commands and its Python API."""
+
+    def __init__(self, home: Path) -> None:
+        self.command = Command(home, "127.0.0.1:1", "sc://127.0.0.1:1")
+        self.deploy("kind: str")
+        self.line = DiskPipeline(self.command.warehouse, self.command.context.pipeline("sums"), "payments")
+
+    def deploy(self, kind: str) -> None:
+        """Writes the pipeline's file."""
+        self.command.declare(STRICT, file="sums.py", kind=kind)
+
+    def send(self, *values: bytes) -> None:
+        """Sends records to one partition."""
+        self.line.send([(0, value, 1_000_000 + n) for n, value in enumerate(values)])
+
+    def types(self, *words: str) -> Any:
+        """Runs a command; returns its JSON."""
+        return self.command("dead-letters", *words, "--json").ok().json
+
+    @property
+    def history(self) -> PipelineHistory:
+        """The Python API."""
+        return PipelineHistory(DiskContext(self.line, self.command.context.settings), "sums")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    with commands_over(made.line):
+        yield made
+
+
+def _requests(shop: Shop) -> list[tuple[int, int, str, str | None]]:
+    found = shop.types("list", "sums")["requests"]
+    return [(r["number"], r["letters"], r["state"], r["checkpoint"]) for r in found]
+
+
+def _totals(shop: Shop, uid: str = "sums") -> dict[str, tuple[int, int]]:
+    return {t["reason"]: (t["letters"], t["redriven"]) for t in shop.types("list", "sums", uid)["letters"]}
+
+
+def _run(shop: Shop) -> dict[str, int]:
+    shop.command("run", "sums").ok()
+    return {row["account"]: row["total"] for row in shop.command("state", "show", "sums", "sums", "--json").ok().json}
+
+
+def test_a_person_lists_shows_and_redrives_letters(shop: Shop) -> None:
+    assert shop.types("list", "sums") == {"letters": [], "requests": []}
+    shop.send(_payment("a", 1, kind=True), _payment("a", 2), _payment("b", 3), b"{", _payment(None, 4, kind=True))
+    assert _run(shop) == {"a": 1}
+    assert _totals(shop) == {"missing_field: kind": (2, 0), "malformed_json": (1, 0), "null_key": (1, 0)}
+    shop.deploy("kind: str | None = None")
+    first, *_ = shop.types("show", "sums", "sums", "--reason", "missing_field")
+    assert (first["offset"], first["checkpoint"], first["reason"], first["today"]) == (
+        1,
+        "chk-1",
+        "missing_field: kind",
+        None,
+    )
+    assert first["fields"] == {"account": "a", "amount": 2, "kind": None}
+    assert first["value"]["text"] == '{"account": "a", "amount": 2}'
+    found = {letter["offset"]: letter["today"] for letter in shop.types("show", "sums", "sums")}
+    assert found == {1: None, 2: None, 3: "malformed_json", 4: "null_key"}
+    assert len(shop.types("show", "sums", "sums", "--limit", "1")) == 1
+    assert shop.types("show", "sums", "sums", "--checkpoint", "chk-9") == []
+    assert shop.types("show", "sums", "sums", "--partition", "payments-1") == []
+
+    dry = shop.types("redrive", "sums", "sums")
+    assert (dry["letters"], dry["applied"], dry["request"]) == (4, 2, None)
+    assert dry["refused"] == {"malformed_json": 1, "null_key": 1}
+    assert _requests(shop) == [], "a dry run writes nothing"
+    made = shop.types("redrive", "sums", "sums", "--reason", "missing_field", "--note", "case 12", "--execute")
+    assert (made["letters"], made["request"], made["timeline"]) == (2, 1, "t1")
+    assert _requests(shop) == [(1, 2, "waiting", None)]
+    assert _run(shop) == {"a": 3, "b": 3}
+    assert _requests(shop) == [(1, 2, "redriven", "chk-2")]
+    assert _totals(shop) == {"malformed_json": (1, 0), "null_key": (1, 0), "missing_field: kind": (0, 2)}
+    # The same again: there are no such letters any more.
+    shop.command("dead-letters", "redrive", "sums", "sums", "--reason", "missing_field").failed(
+        3, "no such dead letters"
+    )
+    assert _run(shop) == {"a": 3, "b": 3}
+
+
+def test_letters_that_are_refused_again_are_letters_of_the_later_checkpoint(shop: Shop) -> None:
+    shop.send(b"{", b"[")
+    _run(shop)
+    shop.types("redrive", "sums", "sums", "--limit", "1", "--execute")
+    _run(shop)
+    found = [(letter["offset"], letter["checkpoint"]) for letter in shop.types("show", "sums", "sums")]
+    assert found == [(1, "chk-1"), (0, "chk-2")]
+    details = shop.command("checkpoint", "show", "sums", "chk-2", "--json").ok().json
+    (ack,) = [a for a in details["sealed"]["acks"] if a["uid"] == "sums"]
+    assert (ack["read"], ack["redriven"], ack["applied"], ack["dead_lettered"]) == (0, 1, 0, 1)
+
+
+def test_a_restore_makes_them_letters_again_and_voids_the_request(shop: Shop) -> None:
+    shop.send(_payment("a", 1))
+    _run(shop)
+    shop.deploy("kind: str | None = None")
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert _run(shop) == {"a": 1}
+    shop.types("redrive", "sums", "listed", "--out-of-order", "--execute")
+    shop.command("restore", "sums", "--checkpoint", "chk-1", "--execute").ok()
+    assert _requests(shop) == [(2, 1, "void", None), (1, 1, "void", None)]
+    assert _totals(shop) == {"missing_field: kind": (1, 0)}
+    assert _run(shop) == {}, "nobody asked for it on this timeline"
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert _run(shop) == {"a": 1}
+
+
+def test_a_request_can_be_withdrawn(shop: Shop) -> None:
+    shop.send(_payment("a", 1))
+    _run(shop)
+    shop.deploy("kind: str | None = None")
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert shop.types("withdraw", "sums", "1")["state"] == "waiting"
+    assert shop.types("withdraw", "sums", "1", "--execute")["state"] == "withdrawn"
+    assert _run(shop) == {}
+    assert _requests(shop) == [(1, 1, "withdrawn", None)]
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert _run(shop) == {"a": 1}
+    assert shop.types("withdraw", "sums", "2", "--execute")["state"] == "redriven", "too late"
+    shop.command("dead-letters", "withdraw", "sums", "3").failed(3, "no request 3")
+
+
+def test_operators_that_depend_on_arrival_refuse(shop: Shop) -> None:
+    shop.send(_payment("a", 1))
+    _run(shop)
+    shop.command("dead-letters", "redrive", "sums", "listed").failed(2, "amounts is a state.list", "--out-of-order")
+    shop.command("dead-letters", "redrive", "sums", "seen", "--out-of-order").failed(2, "is a Process")
+    shop.command("dead-letters", "redrive", "sums", "nobody").failed(3, "listed, seen, sums")
+    shop.deploy("kind: str | None = None")
+    assert shop.types("redrive", "sums", "listed", "--out-of-order", "--execute")["arrival"] == [
+        "amounts is a state.list"
+    ]
+    _run(shop)
+    assert _totals(shop, "listed") == {"missing_field: kind": (0, 1)}
+
+
+def test_the_same_in_python(shop: Shop) -> None:
+    shop.send(_payment("a", 1), b"{")
+    _run(shop)
+    shop.deploy("kind: str | None = None")
+    letters = shop.history.dead_letters
+    assert [t["letters"] for t in letters.list()["letters"] if t["uid"] == "sums"] == [1, 1]
+    assert [letter["today"] for letter in letters.show("sums")] == [None, "malformed_json"]
+    with pytest.raises(UsageError):
+        letters.redrive("listed")
+    with pytest.raises(NotFoundError):
+        letters.redrive(RedriveRequest(uid="sums", letters=LetterFilter(reason="null_key")))
+    dry = letters.redrive(RedriveRequest(uid="sums", letters=LetterFilter(reason="missing_field")))
+    assert (dry.plan["letters"], dry.plan["request"]) == (1, None)
+    assert dry.commit()["request"] == 1
+    assert letters.withdraw(1).plan["state"] == "waiting"
+    assert _run(shop) == {"a": 1}

@@ -1,0 +1,142 @@
+"""Redriven letters on Spark and on the twin: the same states, letters and counts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.redrive.asking import ask, rows_of
+from tests.redrive.redrive_walk import Lenient, Strict, Sums
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.declare.pipeline import Broadcast
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.erasure import BlockedKey
+
+pytest_plugins = ("tests.engine.conftest",)
+
+
+class Listed(state.Keyed):
+    """Fields that depend on arrival."""
+
+    n: int = state.count()
+    amounts: list[int] = state.list("amount")
+    recent: int | None = state.latest("amount", ttl=timedelta(hours=1))
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A broadcast record."""
+
+    account: str
+    owner: str
+
+
+class Pair:
+    """The same steps on both engines, compared after each checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path, pipeline: Pipeline) -> None:
+        self.both: tuple[TwinPipeline, TwinPipeline] = (
+            TwinPipeline(pipeline),
+            SparkPipeline(pipeline, spark=spark, root=root),
+        )
+        self.twins: dict[int, Checkpoint] = {}
+
+    def deploy(self, pipeline: Pipeline) -> None:
+        """Another release."""
+        for one in self.both:
+            one.pipeline = pipeline
+
+    def checkpoint(self, records: Sequence[Any]) -> Checkpoint:
+        """A checkpoint of both; returns that of Spark."""
+        twin, spark = (one.checkpoint(records) for one in self.both)
+        self.twins[spark.id] = twin
+        for uid in spark.plan.schemas:
+            mine, other = twin.ack(uid), spark.ack(uid)
+            assert mine is not None and other is not None
+            counts = [(a.read, a.redriven, a.applied, a.dead_lettered, a.keys) for a in (mine, other)]
+            assert counts[0] == counts[1], uid
+            assert self.both[0].state(uid, twin) == self.both[1].state(uid, spark)
+            assert self.both[0].letters(uid, twin) == self.both[1].letters(uid, spark)
+        assert twin.sealed.facts == spark.sealed.facts
+        assert twin.sealed.rejected == spark.sealed.rejected
+        assert twin.plan.redrives == spark.plan.redrives
+        return spark
+
+    def ask(self, uid: str, *made: Checkpoint) -> int:
+        """Requests all letters of an operator that checkpoints wrote; returns their number."""
+        wanted = {row for checkpoint in made for row in rows_of(self.twins[checkpoint.id], uid, self.both[0].tables)}
+        for one in self.both:
+            ask(one.coordinator, uid, wanted, one.ids)
+        return len(wanted)
+
+
+def _folds(record: type, **more: Any) -> Pipeline:
+    return Pipeline(
+        name="sums",
+        source=KafkaSource("payments", record),
+        operators=[
+            Fold("sums", key_by="account", state=Sums),
+            Fold("listed", key_by="account", state=Listed, deletes=True),
+        ],
+        max_dead_letters=1.0,
+        **more,
+    )
+
+
+def _raw(account: str | None, amount: int, *, kind: bool = False) -> bytes:
+    record = {"account": account, "amount": amount} | ({"kind": ""} if kind else {})
+    return json.dumps({name: value for name, value in record.items() if value is not None}).encode()
+
+
+def test_redriven_letters_are_folded_as_the_twin_folds_them(spark: SparkSession, tmp_path: Path) -> None:
+    pair = Pair(spark, tmp_path, _folds(Strict))
+    first = pair.checkpoint([_raw("a", 1, kind=True), _raw("a", 2), _raw("b", 3), b"{", _raw(None, 4, kind=True)])
+    second = pair.checkpoint([_raw("a", 5), _raw("c", 6), _raw("a", 7, kind=True)])
+    pair.deploy(_folds(Lenient))
+    assert pair.ask("sums", first, second) == 6
+    third = pair.checkpoint([_raw("a", 8), b"["])
+    ack = third.ack("sums")
+    assert ack is not None
+    assert (ack.read, ack.redriven, ack.applied, ack.dead_lettered) == (2, 6, 5, 3)
+    assert third.ack("listed") is not None and third.ack("listed").redriven == 0  # type: ignore[union-attr]
+    found = {row["account"]: (row["records"], row["total"]) for row in pair.both[1].state("sums", third)}
+    assert found == {"a": (5, 23), "b": (1, 3), "c": (1, 6)}
+    # Nothing but letters: those that depend on arrival, and those that were refused again.
+    pair.ask("listed", first, second)
+    assert pair.ask("sums", third) == 3, "two that were refused again, and a new one"
+    fourth = pair.checkpoint([])
+    assert [(a.read, a.redriven) for a in fourth.sealed.acks] == [(0, 3), (0, 6)]
+    assert fourth.sealed.facts.records == 0
+
+
+def test_letters_of_erased_keys_stay_out(spark: SparkSession, tmp_path: Path) -> None:
+    pair = Pair(spark, tmp_path, _folds(Strict))
+    first = pair.checkpoint([_raw("a", 1), _raw("b", 2), _raw("a", 3, kind=True)])
+    pair.deploy(_folds(Lenient))
+    for one in pair.both:
+        one.blocked = lambda plan: (BlockedKey(uid="sums", key=("a",), ends=None),)
+    pair.ask("sums", first)
+    second = pair.checkpoint([_raw("b", 4)])
+    ack = second.ack("sums")
+    assert ack is not None
+    assert (ack.read, ack.redriven, ack.applied, ack.dead_lettered) == (1, 1, 2, 0)
+    assert second.plan.redrives[0].count == 2, "both are redriven, and one of them counts"
+
+
+def test_a_letter_that_a_join_refused_finds_its_row_later(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = replace(
+        _folds(Lenient),
+        operators=[Fold("owners", key_by="shops.owner", state=Sums, join={"shops": "account"})],
+        broadcast=[Broadcast("shops", KafkaSource("shops", Shop), key_by="account")],
+    )
+    pair = Pair(spark, tmp_path, pipeline)
+    first = pair.checkpoint([Lenient("a", 1, None), Lenient("b", 2, None), Shop("b", "x")])
+    pair.ask("owners", first)
+    second = pair.checkpoint([Shop("a", "x")])
+    found = [(row["records"], row["total"]) for row in pair.both[1].state("owners", second)]
+    assert found == [(2, 3)]
