@@ -146,7 +146,7 @@ def test_what_errors_tell_to_type_exists() -> None:
     known = {path.split()[0] for path in _commands(tree)}
     wrong = []
     for place, text in _next_steps():
-        typed = re.findall(r"(?:^|[ ;(`])tidemark ([a-z]+)", text)
+        typed = re.findall(r"(?:^|[ ;(`])tidemark ([a-z-]+)", text)
         wrong += [f"{place}: tidemark {verb}" for verb in typed if verb not in known]
         wrong += [f"{place}: {option}" for option in re.findall(r"(?<!\S)--[a-z-]+", text) if option not in options]
     assert not wrong, "errors name commands or options that do not exist:\n" + "\n".join(wrong)

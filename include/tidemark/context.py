@@ -4,7 +4,7 @@ Each part is created on first use, and only then imports its library: a command 
 """
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
@@ -86,7 +86,7 @@ class Context:
             write_ids=random_id,
             listener=listener or self.listener,
             files_exist=self.files_exist,
-            find_letters=self.find_letters,
+            find_letters=lambda handle, positions: self.tables.find_letters(handle, positions),
             foreign=self.foreign_tables,
             name=name,
             index=self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json")),
@@ -132,14 +132,6 @@ class Context:
             for segment in handle
             for file in self.tables.live_files(segment)
         )
-
-    def find_letters(
-        self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-    ) -> list[tuple[str, int, str, int, int]]:
-        """Finds dead letters by their positions; see `readers.dead_letter_reader`."""
-        from tidemark.readers.dead_letter_reader import find_letters
-
-        return find_letters(self.warehouse.root, handle, positions)
 
     def table_checks(self, *, content: bool = False) -> "TableChecks":
         """Returns the integrity check of segments: of file sizes, or with `content` of every byte."""

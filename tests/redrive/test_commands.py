@@ -12,7 +12,7 @@ from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
 from tidemark.api.history import PipelineHistory
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.operations.dead_letters import LetterFilter, RedriveRequest
+from tidemark.operations.dead_letters.redriving import LetterFilter, RedriveRequest
 
 STRICT = """
 from dataclasses import dataclass

@@ -31,7 +31,6 @@ from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.ports import PlanRequest, Sender, StepListener
-from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
@@ -137,7 +136,7 @@ class DiskPipeline:
             log=self.log,
             clock=self.clock,
             write_ids=self._id,
-            find_letters=partial(find_letters, self.warehouse),
+            find_letters=self.tables.find_letters,
         )
 
     def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:

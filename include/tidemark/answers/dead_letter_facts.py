@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from tidemark.answers.row_sources import ShownText
 
+RequestState = Literal["waiting", "redriven", "unneeded", "withdrawn", "void"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterTotals:
@@ -49,7 +51,7 @@ class RedriveStatus:
     number: int
     uid: str
     letters: int
-    state: Literal["waiting", "redriven", "unneeded", "withdrawn", "void"]
+    state: RequestState
     checkpoint: str | None
     timeline: str
     owner: str

@@ -23,7 +23,7 @@ from tidemark.api.timelines import PipelineTimelines, Timeline
 from tidemark.api.warehouse import Warehouse, open
 from tidemark.coordinator.recovery.backfill import BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.operations.dead_letters import LetterFilter, RedriveRequest
+from tidemark.operations.dead_letters.redriving import LetterFilter, RedriveRequest
 from tidemark.ports import PlanRequest
 
 __all__ = [

@@ -8,8 +8,8 @@ from tidemark.api.dry_run import DryRun
 from tidemark.context import Context
 from tidemark.environment import user_name
 from tidemark.model.checkpoint.codec import body_of
-from tidemark.operations import dead_letters
-from tidemark.operations.dead_letters import LetterFilter, RedriveRequest
+from tidemark.operations.dead_letters import redriving
+from tidemark.operations.dead_letters.redriving import LetterFilter, RedriveRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PipelineDeadLetters:
         Raises:
             NotFoundError: no such operator.
         """
-        return dict(body_of(dead_letters.list_letters(self.context, self.pipeline, uid)))
+        return dict(body_of(redriving.list_letters(self.context, self.pipeline, uid)))
 
     def show(self, uid: str, letters: LetterFilter | None = None) -> Sequence[Mapping[str, Any]]:
         """Letters of an operator, oldest first: `tidemark dead-letters show --json`.
@@ -43,9 +43,7 @@ class PipelineDeadLetters:
             NotFoundError: no such operator.
         """
         wanted = LetterFilter(limit=20) if letters is None else letters
-        found: Sequence[Mapping[str, Any]] = body_of(
-            dead_letters.show_letters(self.context, self.pipeline, uid, wanted)
-        )
+        found: Sequence[Mapping[str, Any]] = body_of(redriving.show_letters(self.context, self.pipeline, uid, wanted))
         return found
 
     def redrive(self, request: str | RedriveRequest) -> DryRun:
@@ -63,9 +61,9 @@ class PipelineDeadLetters:
         wanted = RedriveRequest(uid=request) if isinstance(request, str) else request
 
         def execute() -> dict[str, Any]:
-            return dict(body_of(dead_letters.redrive(self.context, self.pipeline, wanted, user_name())))
+            return dict(body_of(redriving.redrive(self.context, self.pipeline, wanted, user_name())))
 
-        planned = body_of(dead_letters.plan_redrive(self.context, self.pipeline, wanted))
+        planned = body_of(redriving.plan_redrive(self.context, self.pipeline, wanted))
         return DryRun("redrive", dict(planned), execute)
 
     def withdraw(self, number: int) -> DryRun:
@@ -76,8 +74,6 @@ class PipelineDeadLetters:
         """
 
         def execute() -> dict[str, Any]:
-            return dict(body_of(dead_letters.withdraw(self.context, self.pipeline, number, user_name())))
+            return dict(body_of(redriving.withdraw(self.context, self.pipeline, number, user_name())))
 
-        return DryRun(
-            "withdraw", dict(body_of(dead_letters.find_request(self.context, self.pipeline, number))), execute
-        )
+        return DryRun("withdraw", dict(body_of(redriving.find_request(self.context, self.pipeline, number))), execute)

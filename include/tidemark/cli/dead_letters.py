@@ -12,8 +12,8 @@ from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.environment import user_name
 from tidemark.model.checkpoint.codec import body_of
-from tidemark.operations import dead_letters
-from tidemark.operations.dead_letters import LetterFilter, RedriveRequest
+from tidemark.operations.dead_letters import redriving
+from tidemark.operations.dead_letters.redriving import LetterFilter, RedriveRequest
 
 Uid = Annotated[str, typer.Argument(metavar="OPERATOR", help="The operator.")]
 _LONGEST = 120
@@ -74,7 +74,7 @@ def list_letters(
       tidemark dead-letters list flights
       tidemark dead-letters list flights aircraft --json
     """
-    found = dead_letters.list_letters(open_context(), pipeline, uid)
+    found = redriving.list_letters(open_context(), pipeline, uid)
     if as_json:
         print_json(found)
         return
@@ -111,7 +111,7 @@ def show(
       tidemark dead-letters show flights aircraft --reason missing_field --limit 5 --json
       tidemark dead-letters show flights aircraft --checkpoint chk-3 --partition flights-0
     """
-    found = dead_letters.show_letters(open_context(), pipeline, uid, options.with_limit(limit))
+    found = redriving.show_letters(open_context(), pipeline, uid, options.with_limit(limit))
     if as_json:
         print_json(found)
         return
@@ -147,9 +147,9 @@ def redrive(
     context, letters = open_context(), options.with_limit(more.limit)
     request = RedriveRequest(uid=uid, letters=letters, out_of_order=more.out_of_order, note=more.note or "")
     if execute:
-        found = dead_letters.redrive(context, pipeline, request, user_name())
+        found = redriving.redrive(context, pipeline, request, user_name())
     else:
-        found = dead_letters.plan_redrive(context, pipeline, request)
+        found = redriving.plan_redrive(context, pipeline, request)
     show_fields(found, as_json=as_json)
     if as_json:
         return
@@ -173,9 +173,9 @@ def withdraw(
     """
     context = open_context()
     if execute:
-        found = dead_letters.withdraw(context, pipeline, number, user_name())
+        found = redriving.withdraw(context, pipeline, number, user_name())
     else:
-        found = dead_letters.find_request(context, pipeline, number)
+        found = redriving.find_request(context, pipeline, number)
     show_fields(found, as_json=as_json)
     if not execute and not as_json:
         note(f"Next: tidemark dead-letters withdraw {pipeline} {number} --execute")

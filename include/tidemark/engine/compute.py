@@ -14,12 +14,11 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.gate import Candidate, judge
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_process
-from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch
+from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import applied_sql, dead_letters
-from tidemark.engine.read.redriven_letters import RedrivenLetters
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows

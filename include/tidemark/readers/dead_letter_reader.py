@@ -56,24 +56,6 @@ def reasons_at(
     return {(TopicPartition(r["topic"], r["partition"]), r["offset"]): r["reason"] for r in rows}
 
 
-def find_letters(
-    warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-) -> list[tuple[str, int, str, int, int]]:
-    """Finds the dead letters of a handle at positions (topic, partition, offset), in whatever checkpoint.
-
-    Returns:
-        Table, checkpoint, topic, partition and offset of each row.
-
-    Raises:
-        StoreError: a version or a file of the handle is missing.
-    """
-    return [
-        (table, checkpoint, row["topic"], row["partition"], row["offset"])
-        for table, checkpoint, part in read_letters(warehouse, handle, _POSITION)
-        for row in _at(part, positions)
-    ]
-
-
 def read_letters(
     warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
 ) -> Iterator[tuple[str, int, pa.Table]]:

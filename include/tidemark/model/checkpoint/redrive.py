@@ -10,7 +10,7 @@ from tidemark.model.core.offsets import OffsetRange, TopicPartition
 
 
 class LetterRow(NamedTuple):
-    """One row of a dead-letter table. The checkpoint tells apart rows of the same record, which was refused twice.
+    """One row of a dead-letter table. A record that was refused twice has two rows, of different checkpoints.
 
     Attributes:
         table: path of the table, relative to the warehouse.

@@ -13,6 +13,7 @@ from tidemark.answers.dead_letter_facts import (
     DeadLetterTotals,
     RedrivePreview,
     RedriveStatus,
+    RequestState,
 )
 from tidemark.answers.shown_bytes import text_of
 from tidemark.context import Context
@@ -343,6 +344,7 @@ def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> 
 
 def _status(line: _Letters, request: RedriveRecord) -> RedriveStatus:
     requests, taken = RedriveRequests(line.coordinator.objects), line.history.taken_up(request)
+    state: RequestState
     if taken:
         state = "redriven"
     elif requests.withdrawal(request.number) is not None:
@@ -355,7 +357,7 @@ def _status(line: _Letters, request: RedriveRecord) -> RedriveStatus:
         number=request.number,
         uid=request.uid,
         letters=request.count,
-        state=state,  # type: ignore[arg-type]
+        state=state,
         checkpoint=f"chk-{taken[-1]}" if taken else None,
         timeline=request.timeline,
         owner=request.owner,

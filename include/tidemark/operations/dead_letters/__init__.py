@@ -1,0 +1,1 @@
+"""Dead letters: what operators could not use."""
