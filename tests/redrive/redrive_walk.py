@@ -4,13 +4,13 @@ The oracle has no tables, plans or ranges: it moves each record between `applied
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from tests.support.crashes import Killed
 from tests.support.memory import MemoryPipeline
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
@@ -58,6 +58,21 @@ class Sums(state.Keyed):
     last: int | None = state.latest("amount")
 
 
+class Seen(state.Keyed):
+    """The same of a process, whose last record is the one that came last."""
+
+    records: int = state.value(0)
+    total: int = state.value(0)
+    last: int | None = state.value(None)
+
+
+def see(key: str, records: Iterable[Strict | Lenient], kept: Seen) -> None:
+    """The function of the process."""
+    for record in records:
+        kept.records += 1
+        kept.total += record.amount
+
+
 def pipeline_of(record: type) -> Pipeline:
     """A release of the pipeline."""
     return Pipeline(
@@ -66,6 +81,7 @@ def pipeline_of(record: type) -> Pipeline:
         operators=[
             Fold("sums", key_by="account", state=Sums),
             Fold("mirror", key_by="account", state=Sums),
+            Process("seen", key_by="account", state=Seen, function=see),
         ],
         max_dead_letters=1.0,
     )
@@ -81,7 +97,7 @@ class PlainLine:
     Attributes:
         read: how far each partition is read.
         applied: records that count.
-        letters: letters of the operator `sums`, with the checkpoint that refused them.
+        letters: letters of the operator that is asked for, with the checkpoint that refused them.
         steps: ids of the checkpoints, with what they read and redrove.
     """
 
@@ -115,7 +131,8 @@ class RedriveWorld(MemoryPipeline):
 class RedriveWalk:
     """The walk: each step does the same to the pipeline and to the oracle."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, uid: str = "sums") -> None:
+        self.uid = uid
         self.chance = random.Random(seed)
         self.world = RedriveWorld()
         self.release = "strict"
@@ -243,7 +260,7 @@ class RedriveWalk:
         if newest is None:
             return set()
         history = RedriveHistory.of(self.world.coordinator.timelines, self.live, 0)
-        ack = newest.ack("sums")
+        ack = newest.ack(self.uid)
         assert ack is not None
         found = set()
         for table, checkpoint, row in self.world.tables.placed_rows(ack.dead_letters):
@@ -264,9 +281,9 @@ class RedriveWalk:
         draft = RedriveRecord(
             number=0,
             timeline=self.live,
-            uid="sums",
+            uid=self.uid,
             rows=group_rows(rows),
-            out_of_order=False,
+            out_of_order=self.uid == "seen",
             owner="walk",
             note="",
             at_ms=0,
@@ -310,19 +327,21 @@ class RedriveWalk:
         return how in ("broken", "keyless") or (how == "kindless" and self.release == "strict")
 
     def _compare(self, made: Checkpoint, read: int, redriven: int, refused: int) -> None:
-        ack = made.ack("sums")
+        ack = made.ack(self.uid)
         assert ack is not None
         counts = (ack.read, ack.redriven, ack.applied, ack.dead_lettered)
         assert counts == (read, redriven, read + redriven - refused, refused), f"{made.plan.name}: {counts}"
         assert made.sealed.facts.records == read
-        found = self.world.compute_of(RELEASES[self.release]).resolve(made, "sums")
+        found = self.world.compute_of(RELEASES[self.release]).resolve(made, self.uid)
         have = {key: (row["records"], row["total"], row["last"]) for (key,), row in found.items()}
-        want: dict[str | None, tuple[int, int, int]] = {}
+        want: dict[str | None, tuple[int, int, int | None]] = {}
         # All records have one event time, so the last one is that of the greatest position, whenever it was applied.
         for record in sorted(self.line.applied):
             account, amount, _ = self.values[record]
             count, total, _ = want.get(account, (0, 0, 0))
             want[account] = (count + 1, total + amount, amount)
+        if self.uid == "seen":
+            want = {key: (count, total, None) for key, (count, total, _) in want.items()}
         assert have == want, f"{made.plan.name}: {have} instead of {want}"
         other = made.ack("mirror")
         assert other is not None and not other.redriven, "only the operator that was named gets them"

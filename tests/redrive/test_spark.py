@@ -1,7 +1,7 @@
 """Redriven letters on Spark and on the twin: the same states, letters and counts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.redrive.asking import ask, rows_of
 from tests.redrive.redrive_walk import Lenient, Strict, Sums
 from tests.support.spark import SparkPipeline, TwinPipeline
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.erasure import BlockedKey
@@ -34,6 +34,44 @@ class Shop:
 
     account: str
     owner: str
+
+
+@dataclass(frozen=True)
+class Echo:
+    """What the process emits."""
+
+    account: str
+    amount: int
+
+
+class Watched(state.Keyed):
+    """A process's state."""
+
+    total: int = state.value(0)
+
+
+class Echoes(state.Keyed):
+    """A fold of emitted records."""
+
+    records: int = state.count()
+
+
+def fails_above_five(key: str, records: Iterable[Lenient], kept: Watched) -> Iterator[Echo]:
+    """The buggy release."""
+    for record in records:
+        if record.amount > 5:
+            raise ValueError("too much")
+        kept.total += record.amount
+        yield Echo(key, record.amount)
+
+
+def fails_at_nine(key: str, records: Iterable[Lenient], kept: Watched) -> Iterator[Echo]:
+    """The corrected release, nearly."""
+    for record in records:
+        if record.amount == 9:
+            raise ValueError("nine")
+        kept.total += record.amount
+        yield Echo(key, record.amount)
 
 
 class Pair:
@@ -112,6 +150,43 @@ def test_redriven_letters_are_folded_as_the_twin_folds_them(spark: SparkSession,
     fourth = pair.checkpoint([])
     assert [(a.read, a.redriven) for a in fourth.sealed.acks] == [(0, 3), (0, 6)]
     assert fourth.sealed.facts.records == 0
+
+
+def test_a_process_gets_its_failures_again(spark: SparkSession, tmp_path: Path) -> None:
+    def release(function: Any) -> Pipeline:
+        watch = Process("watch", key_by="account", state=Watched, function=function, emits=Echo, on_error="dead_letter")
+        return replace(
+            _folds(Lenient), operators=[watch, Fold("echoes", key_by="account", state=Echoes, input="watch")]
+        )
+
+    pair = Pair(spark, tmp_path, release(fails_above_five))
+    amounts = [(account, amount) for amount in (2, 6, 7, 9) for account in "ab"]
+    first = pair.checkpoint([Lenient(account, amount, None) for account, amount in amounts])
+    second = pair.checkpoint([Lenient("a", 8, None)])
+    pair.deploy(release(fails_at_nine))
+    assert pair.ask("watch", first, second) == 7
+    third = pair.checkpoint([Lenient("b", 9, None), Lenient("b", 1, None)])
+    ack, echoes = third.ack("watch"), third.ack("echoes")
+    assert ack is not None and echoes is not None
+    assert (ack.read, ack.redriven, ack.applied, ack.dead_lettered) == (2, 7, 6, 3)
+    assert (echoes.read, echoes.redriven, echoes.applied) == (6, 0, 6)
+    found = [(row["account"], row["records"]) for row in pair.both[1].state("echoes", third)]
+    assert found == [("a", 4), ("b", 4)]
+
+
+def test_failures_that_fail_again_do_not_stop_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+    def release(most: float) -> Pipeline:
+        watch = Process(
+            "watch", key_by="account", state=Watched, function=fails_above_five, emits=Echo, on_error="dead_letter"
+        )
+        return replace(_folds(Lenient), operators=[watch], max_dead_letters=most)
+
+    pair = Pair(spark, tmp_path, release(1.0))
+    first = pair.checkpoint([Lenient("a", 9, None)])
+    pair.deploy(release(0.0))
+    pair.ask("watch", first)
+    second = pair.checkpoint([Lenient("a", 1, None)])
+    assert [(a.read, a.redriven, a.dead_lettered) for a in second.sealed.acks] == [(1, 1, 1)]
 
 
 def test_letters_of_erased_keys_stay_out(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ SEEDS = range(8)
 STEPS = 120
 
 
-def walked(seed: int) -> RedriveWalk:
-    walk = RedriveWalk(seed)
+def walked(seed: int, uid: str = "sums") -> RedriveWalk:
+    walk = RedriveWalk(seed, uid)
     try:
         for _ in range(STEPS):
             walk.step()
@@ -24,9 +24,10 @@ def walked(seed: int) -> RedriveWalk:
     return walk
 
 
+@pytest.mark.parametrize("uid", ["sums", "seen"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_walk_over_redrives_is_what_plain_dicts_say(seed: int) -> None:
-    walk = walked(seed)
+def test_a_walk_over_redrives_is_what_plain_dicts_say(seed: int, uid: str) -> None:
+    walk = walked(seed, uid)
     assert walk.redriven > 5
     assert len(walk.snapshots) > 20
 

@@ -4,6 +4,8 @@ from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
 
+_BACKFILL = "repeat its checkpoints with the corrected code: tidemark backfill {} --from-checkpoint ID"
+
 
 def current_uid(pipeline: Pipeline, uid: str) -> str | None:
     """Returns the uid that an operator has now, which may have been renamed; None if it is no longer declared."""
@@ -22,21 +24,27 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
         raise NotFoundError(
             f"no operator {uid!r} in pipeline {pipeline.name}", next=f"name one of: {', '.join(pipeline.uids)}."
         )
-    for operator in pipeline.operators:
-        if operator.uid == uid and isinstance(operator, Process):
-            raise UsageError(
-                f"{uid} is a Process, whose dead letters cannot be redriven",
-                safe="nothing was written; the letters are kept.",
-                next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} CHECKPOINT",
-            )
     found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), None)
     if found is None:
         raise UsageError(
             f"{uid} does not read a topic itself, so its dead letters have no bytes to redrive",
             safe="nothing was written; the letters are kept.",
-            next=f"repeat its checkpoints with the corrected code: tidemark backfill {pipeline.name} CHECKPOINT",
+            next=_BACKFILL.format(pipeline.name),
+        )
+    sinks = sorted(_sinks_behind(pipeline, uid))
+    if sinks:
+        raise UsageError(
+            f"{uid} emits to {', '.join(sinks)}: a sink cannot tell rows of redriven records from rows that it has",
+            safe="nothing was written; the letters are kept.",
+            next=_BACKFILL.format(pipeline.name),
         )
     return found
+
+
+def _sinks_behind(pipeline: Pipeline, uid: str) -> set[str]:
+    """The sinks of an operator and of all that read its records."""
+    found = {o.sink.name for o in pipeline.operators if o.uid == uid and isinstance(o, Process) and o.sink is not None}
+    return found.union(*(_sinks_behind(pipeline, reader) for reader in pipeline.readers(uid) if reader != uid))
 
 
 def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
@@ -60,7 +68,8 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
     ['tails is a state.list']
     """
     schema = pipeline.schemas()[uid]
-    found = ["deletes=True"] if schema.deletes else []
+    found = ["it is a Process"] if schema.kind == "process" else []
+    found += ["deletes=True"] if schema.deletes else []
     for field in schema.fields:
         if field.state_kind.depends_on_arrival:
             found.append(f"{field.name} is a state.{field.state_kind.shown}")

@@ -203,7 +203,10 @@ class SparkBatch:
             )
             self._processed[uid] = done
             self.counts[uid] = self.counts[uid].after(
-                failed=done.failed, emitted=done.emitted, operator_state=done.operator_state
+                failed=done.failed,
+                emitted=done.emitted,
+                operator_state=done.operator_state,
+                failed_again=self._failed_again(uid),
             )
         return self.counts[uid]
 
@@ -304,6 +307,12 @@ class SparkBatch:
             self._redriven[uid] = letters.decoded().persist()
             joined = join_states(self._redriven[uid], schema.joins, self._broadcast)
             self.counts[uid] = letters.counted(self.counts[uid], joined)
+
+    def _failed_again(self, uid: str) -> int:
+        if uid not in self._redriven or not self._processed[uid].failed:
+            return 0
+        with translate_spark_errors():
+            return self._processed[uid].count_failed(self._redriven[uid])
 
     def _counted(self, uid: str, name: str) -> UidCounts:
         read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)

@@ -15,7 +15,7 @@ from tidemark.declare.arrival import current_uid, refuse_late
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.redrive import LetterRow, Redrive, RedriveRecord, expand_rows, group_rows
+from tidemark.model.checkpoint.redrive import LetterRow, Redrive, expand_rows, group_rows
 from tidemark.model.checkpoint.segments import StateHandle
 
 StoredPlace = tuple[str, int, str, int, int]
@@ -58,7 +58,7 @@ class RedrivePlanner:
         if not new:
             return draft
         standing = (r for r in new if r.timeline == draft.slot.timeline and requests.withdrawal(r.number) is None)
-        mine = [(self._uid(r, draft), r) for r in standing]
+        mine = [(self._uid(r.uid, draft, out_of_order=r.out_of_order), r) for r in standing]
         asked = [(uid, r) for uid, r in mine if uid is not None]
         wanted = {uid: {row for u, r in asked if u == uid for row in expand_rows(r.rows)} for uid, _ in asked}
         history = self._history(draft, wanted.values())
@@ -77,7 +77,7 @@ class RedrivePlanner:
         """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line."""
         wanted: dict[str, set[tuple[str, str, int, int]]] = {}
         for redrive in (r for plan in recorded for r in plan.redrives):
-            uid = current_uid(self.pipeline, redrive.uid)
+            uid = self._uid(redrive.uid, draft, out_of_order=True)
             if uid is not None:
                 wanted.setdefault(uid, set()).update(row.record for row in expand_rows(redrive.rows))
         stored = {uid: list(self._stored(draft, uid, records)) for uid, records in wanted.items()}
@@ -100,18 +100,18 @@ class RedrivePlanner:
         positions = {(topic, partition, offset) for topic, _, partition, offset in records}
         return self.find(handle, positions) if handle else ()
 
-    def _uid(self, request: RedriveRecord, draft: CheckpointPlan) -> str | None:
-        """The current uid of a request's operator; None if a plan passes over it, and the letters stay."""
-        uid = current_uid(self.pipeline, request.uid)
-        why = f"{request.uid} is not declared"
-        if uid is not None:
+    def _uid(self, uid: str, draft: CheckpointPlan, *, out_of_order: bool) -> str | None:
+        """The current uid of an operator; None if the plan passes over it, so that its letters stay."""
+        current = current_uid(self.pipeline, uid)
+        why = f"{uid} is not declared"
+        if current is not None:
             try:
-                refuse_late(self.pipeline, uid, out_of_order=request.out_of_order)
+                refuse_late(self.pipeline, current, out_of_order=out_of_order)
             except TidemarkError as error:
                 why = error.what
             else:
-                return uid
-        _log.warning("redrive_passed_over", extra={"plan": draft.name, "request": request.number, "why": why})
+                return current
+        _log.warning("redrive_passed_over", extra={"plan": draft.name, "why": why})
         return None
 
     def _history(self, draft: CheckpointPlan, wanted: Iterable[set[LetterRow]]) -> RedriveHistory:

@@ -185,6 +185,12 @@ class ProcessFrame:
         own = (f"'{self.operator.uid}' AS uid", "why AS reason", "key", "value")
         return records.join(why, place).selectExpr(*here, *own)
 
+    def count_failed(self, redriven: DataFrame) -> int:
+        """Counts the redriven records that the function failed on."""
+        place = ["topic", "partition", "offset"]
+        failed = self.rows.where(f"_tag = {LETTER}").select(*place)
+        return failed.join(redriven.select(*place), place, "left_semi").count()
+
     def release(self) -> None:
         """Releases the cached rows."""
         with translate_spark_errors():

@@ -406,14 +406,17 @@ class UidCounts:
             refused_again=self.refused_again + refused,
         )
 
-    def after(self, *, failed: int, emitted: int, operator_state: OperatorState | None) -> "UidCounts":
-        """Of a process, after its function was called: some of the records failed."""
+    def after(
+        self, *, failed: int, emitted: int, operator_state: OperatorState | None, failed_again: int = 0
+    ) -> "UidCounts":
+        """Of a process, after its function was called: some of the records failed, `failed_again` redriven ones."""
         return replace(
             self,
             applied=self.applied - failed,
             dead_lettered=self.dead_lettered + failed,
             emitted=emitted,
             operator_state=operator_state,
+            refused_again=self.refused_again + failed_again,
         )
 
 

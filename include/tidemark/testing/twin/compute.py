@@ -368,8 +368,12 @@ class MemoryBatch:
             )
             done = run_process(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
+            again = self._redriven[uid].raw if uid in self._redriven else {}
             self.counts[uid] = self.counts[uid].after(
-                failed=len(done.failed), emitted=len(done.emitted), operator_state=done.operator_state
+                failed=len(done.failed),
+                emitted=len(done.emitted),
+                operator_state=done.operator_state,
+                failed_again=sum(position[:3] in again for position in done.failed),
             )
         return self.counts[uid]
 
