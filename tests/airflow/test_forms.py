@@ -23,6 +23,7 @@ REQUIRED = {
     "close": ["pipeline", "name"],
     "hold": ["pipeline"],
     "erase": ["pipeline", "uid", "key"],
+    "redrive": ["pipeline", "uid"],
     "flights": [],
 }
 
@@ -43,6 +44,7 @@ def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.fork_dags import ForkConf
     from tidemark.airflow.hold_dags import HoldConf
     from tidemark.airflow.patch_dags import PatchConf
+    from tidemark.airflow.redrive_dags import RedriveConf
     from tidemark.airflow.restore_dags import RestoreConf
     from tidemark.airflow.savepoint_dags import SavepointConf
     from tidemark.airflow.stop_dags import ResumeConf, StopConf
@@ -61,6 +63,7 @@ def model(dag: str) -> type[BaseModel]:
         "close": CloseConf,
         "hold": HoldConf,
         "erase": EraseConf,
+        "redrive": RedriveConf,
         "flights": RunConf,
     }
     return kept[dag]
@@ -93,7 +96,7 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
 
     assert {name: set(dag.tags) for name, dag in DagBag(ROOT / "dags").dags.items()} == dict.fromkeys(
         ("flights", "flights_compact", "savepoint", "restore", "fork", "patch", "backfill", "retention", "watch")
-        + ("stop", "resume", "promote", "close", "hold", "erase"),
+        + ("stop", "resume", "promote", "close", "hold", "erase", "redrive"),
         {"tidemark", "flights"},
     )
 

@@ -27,7 +27,8 @@ PATHS = (
     "checkpoints", "checkpoints/config", "checkpoints/series", f"{ONE}/1", f"{ONE}/2", f"{ONE}/3", f"{ONE}/4",
     f"{ONE}/1/subtasks/buses", "checkpoints/lineage/1", "checkpoints/lineage/3", "checkpoints/lineage/4",
     f"{ONE}/1/records", f"{ONE}/1/records?uid=buses&key=b1&limit=1", f"{ONE}/1/dead-letters?uid=buses", "timelines",
-    "publications", "savepoints", "savepoints/kept/disposal", "savepoints/alone/disposal", "restore-plan?checkpoint=1",
+    "publications", "dead-letters", "savepoints", "savepoints/kept/disposal", "savepoints/alone/disposal",
+    "restore-plan?checkpoint=1",
     "restore-plan?savepoint=kept", "backfill-plan?checkpoint=1", "backfill-plan?savepoint=kept", "retention-plan",
     "state/buses/origin?key=b1", "checkpoints/details/99", "restore-plan", "sinks/none/origin?checkpoint=1",
 )  # fmt: skip

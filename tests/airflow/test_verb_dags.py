@@ -12,10 +12,11 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import DeclarationError, StoreError
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, erasure, reads, savepoints, timelines
+from tidemark.operations.dead_letters import redriving
 from tidemark.ports import PlanRequest
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
-DRY = {"promote", "close", "erase"}
+DRY = {"promote", "close", "erase", "redrive"}
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def buses(disk: AirflowDiskPipeline) -> list[list[str]]:
     return [sorted(reads.read_state(opened, "trips", "buses", checkpoint=n).column("bus").to_pylist()) for n in (1, 2)]
 
 
-@pytest.mark.parametrize("verb", ["promote", "close", "hold", "erase"])
+@pytest.mark.parametrize("verb", ["promote", "close", "hold", "erase", "redrive"])
 def test_each_is_a_form_and_two_tasks_and_dry_where_something_may_be_lost(verb: str, airflow_home: object) -> None:
     import tidemark.airflow
 
@@ -133,4 +134,45 @@ def test_a_key_is_erased_only_where_it_is_asked_for_and_a_task_that_died_finishe
         ({"uid": "buses"}, "uid or key is missing"),
     ):
         assert states(trigger_dag("erase", execute=True, **conf)) == {"plan": "failed", "erase": "upstream_failed"}
+        assert words in log_text()
+
+
+def test_letters_are_redriven_only_where_it_is_asked_for_and_a_task_that_died_asks_once(
+    disk: AirflowDiskPipeline,
+    trigger_dag: Trigger,
+    log_text: LogText,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = disk.open_context()
+    disk.drive("a", 1, day=2)
+    disk.drive(None, 1, day=2)
+    checkpoints.run_once(opened, "trips", PlanRequest(origin="test"))
+
+    def asked() -> list[tuple[int, str]]:
+        found = redriving.list_letters(opened, "trips").requests
+        return [(request.letters, request.state) for request in found]
+
+    assert states(trigger_dag("redrive", uid="buses")) == {"plan": "success", "redrive": "skipped"}
+    shown = log_text()
+    assert "letters: 1" in shown and "refused: {'null_key': 1}" in shown
+    assert asked() == []
+    real, accidents = redriving.redrive, [StoreError("the store went away behind the request", next="wait")]
+
+    def dies(*arguments: Any) -> Any:
+        done = real(*arguments)
+        if accidents:
+            raise accidents.pop()
+        return done
+
+    monkeypatch.setattr(redriving, "redrive", dies)
+    run = trigger_dag("redrive", uid="buses", reason="null_key", note="case 12", execute=True)
+    assert states(run) == {"plan": "success", "redrive": "success"}
+    assert {ti.task_id: ti.try_number for ti in run.get_task_instances()} == {"plan": 1, "redrive": 2}
+    assert asked() == [(1, "waiting")]
+    for conf, words in (
+        ({"uid": "buses", "reason": "malformed_json"}, "no such dead letters"),
+        ({"uid": "routes"}, "no operator 'routes'"),
+        ({"uid": ""}, "uid is missing"),
+    ):
+        assert states(trigger_dag("redrive", execute=True, **conf)) == {"plan": "failed", "redrive": "upstream_failed"}
         assert words in log_text()

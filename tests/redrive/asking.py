@@ -31,6 +31,7 @@ def ask(coordinator: CheckpointCoordinator, uid: str, rows: set[LetterRow], ids:
         out_of_order=True,
         owner="test",
         note="",
+        origin="test",
         at_ms=0,
         write_id=ids(),
     )

@@ -286,6 +286,7 @@ class RedriveWalk:
             out_of_order=self.uid == "seen",
             owner="walk",
             note="",
+            origin="test",
             at_ms=0,
             write_id=self.world.ids(),
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidemark.airflow.kafka_lag import KafkaLag
     from tidemark.airflow.patch_dags import patch_dag
     from tidemark.airflow.publication_dags import publication_dag
+    from tidemark.airflow.redrive_dags import redrive_dag
     from tidemark.airflow.restore_dags import restore_dag
     from tidemark.airflow.retention_dags import retention_dag
     from tidemark.airflow.savepoint_dags import savepoint_dag
@@ -43,6 +44,7 @@ __all__ = [
     "patch_dag",
     "promote_dag",
     "publication_dag",
+    "redrive_dag",
     "restore_dag",
     "resume_dag",
     "retention_dag",
@@ -68,6 +70,7 @@ _HOMES = {
     "patch_dag": "tidemark.airflow.patch_dags",
     "promote_dag": "tidemark.airflow.timeline_dags",
     "publication_dag": "tidemark.airflow.publication_dags",
+    "redrive_dag": "tidemark.airflow.redrive_dags",
     "restore_dag": "tidemark.airflow.restore_dags",
     "resume_dag": "tidemark.airflow.stop_dags",
     "retention_dag": "tidemark.airflow.retention_dags",

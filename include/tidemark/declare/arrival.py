@@ -34,7 +34,7 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
     sinks = sorted(_sinks_behind(pipeline, uid))
     if sinks:
         raise UsageError(
-            f"{uid} emits to {', '.join(sinks)}: a sink cannot tell rows of redriven records from rows that it has",
+            f"{uid} emits to {', '.join(sinks)}: a sink cannot distinguish rows of redriven records from its own",
             safe="nothing was written; the letters are kept.",
             next=_BACKFILL.format(pipeline.name),
         )

@@ -16,6 +16,7 @@ from tidemark.answers.checkpoint_overview import (
     ReadIds,
     StopReason,
 )
+from tidemark.answers.dead_letter_facts import DeadLetterOverview
 from tidemark.answers.publication_facts import PublicationStatus
 from tidemark.answers.run_facts import RunFacts
 from tidemark.answers.timeline_facts import PinnedCheckpoint, RunProducts, SavepointFacts, TimelineNode
@@ -28,6 +29,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import observability, runs, savepoints
 from tidemark.operations import timelines as timeline_operations
+from tidemark.operations.dead_letters import redriving
 from tidemark.operations.publications import publishing
 from tidemark.operations.timelines import describe_timeline
 from tidemark.web import history_cache
@@ -115,6 +117,17 @@ def list_publications(context: Context, name: str) -> list[PublicationStatus]:
     """
     context = glance_at(context)
     return publishing.list_begun(context, history_cache.require_planned(context, name))
+
+
+def list_dead_letters(context: Context, name: str) -> DeadLetterOverview:
+    """The dead letters of the live timeline by operator and reason, and the requests to redrive them.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError: a dead-letter table is damaged.
+    """
+    context = glance_at(context)
+    return redriving.list_letters(context, history_cache.require_planned(context, name))
 
 
 def list_savepoints(context: Context, name: str, *, disposed: bool = False) -> list[SavepointFacts]:

@@ -15,6 +15,7 @@ from tidemark.airflow.ui.dags import add_dag_config, describe_pipeline
 from tidemark.airflow.ui.shared import shared_context
 from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, OperatorDetails
 from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointsOverview, PipelineFacts
+from tidemark.answers.dead_letter_facts import DeadLetterOverview
 from tidemark.answers.lineage_graph import LineageGraph
 from tidemark.answers.publication_facts import PublicationStatus
 from tidemark.answers.retention_facts import RetentionPreview
@@ -152,6 +153,12 @@ def timelines(pipeline: Readable) -> list[TimelineNode]:
 def publications(pipeline: Readable) -> list[PublicationStatus]:
     """Publications: the checkpoint that each target has, and how far it is behind."""
     return overview.list_publications(shared_context(), pipeline)
+
+
+@router.get("/pipelines/{pipeline}/dead-letters")
+def live_dead_letters(pipeline: Readable) -> DeadLetterOverview:
+    """Dead letters of the live timeline by operator and reason, and the requests to redrive them."""
+    return overview.list_dead_letters(shared_context(), pipeline)
 
 
 @router.get("/pipelines/{pipeline}/savepoints")

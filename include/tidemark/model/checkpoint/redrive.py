@@ -91,6 +91,7 @@ class RedriveRecord:
         out_of_order: whether the operator may give another answer because the records come late.
         owner: the person who asked.
         note: for people.
+        origin: "cli", or the DAG run that asked, whose repeated tasks find it.
         at_ms: clock of the writer, for people.
         write_id: id of the writer.
     """
@@ -102,6 +103,7 @@ class RedriveRecord:
     out_of_order: bool
     owner: str
     note: str
+    origin: str
     at_ms: int
     write_id: str
 

@@ -73,12 +73,14 @@ class RedriveRequest:
         letters: which of its letters.
         out_of_order: accept that its answer depends on when records arrive.
         note: for people.
+        origin: "cli", or the DAG run that asks.
     """
 
     uid: str
     letters: LetterFilter = LetterFilter()
     out_of_order: bool = False
     note: str = ""
+    origin: str = "cli"
 
 
 def list_letters(context: Context, name: str, uid: str | None = None) -> DeadLetterOverview:
@@ -136,6 +138,7 @@ def redrive(context: Context, name: str, request: RedriveRequest, owner: str) ->
         out_of_order=request.out_of_order,
         owner=owner,
         note=request.note,
+        origin=request.origin,
         at_ms=context.clock.now_ms(),
         write_id=random_id(),
     )
@@ -157,6 +160,17 @@ def find_request(context: Context, name: str, number: int) -> RedriveStatus:
             next=f"tidemark dead-letters list {name}    (lists the requests).",
         )
     return _status(line, found)
+
+
+def find_asked(context: Context, name: str, origin: str) -> RedriveStatus | None:
+    """Returns the request that a DAG run has made; None if it has made none.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    line = _Letters.of(context, name)
+    asked = RedriveRequests(line.coordinator.objects).after(0)
+    return next((_status(line, request) for request in asked if request.origin == origin), None)
 
 
 def withdraw(context: Context, name: str, number: int, owner: str) -> RedriveStatus:
