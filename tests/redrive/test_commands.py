@@ -277,3 +277,20 @@ def test_letters_of_an_erased_key_count_as_nothing(shop: Shop) -> None:
     assert ack is not None
     assert (ack.redriven, ack.applied, ack.dead_lettered) == (1, 1, 0)
     assert _totals(shop) == {"missing_field: kind": (0, 2)}
+
+
+def test_letters_of_released_checkpoints_stay_until_they_are_redriven(shop: Shop) -> None:
+    for amount in range(1, 5):
+        shop.send(_payment("a", amount), _payment("b", amount, kind=True))
+        assert _run(shop) == {"b": sum(range(1, amount + 1))}
+    shop.types("redrive", "sums", "sums", "--limit", "1", "--execute")
+    for _ in range(3):
+        words = ("retention", "apply", "sums", "--keep", "keep_last(1)", "--grace", "0", "--execute")
+        shop.command(*words).ok()
+    assert len(list(shop.line.coordinator.checkpoints())) == 4, "manifests of released checkpoints stay"
+    assert _totals(shop) == {"missing_field: kind": (4, 0)}
+    shop.deploy("kind: str | None = None")
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert _run(shop) == {"a": 10, "b": 10}
+    assert _requests(shop) == [(2, 4, "redriven", "chk-5"), (1, 1, "redriven", "chk-5")]
+    assert _totals(shop) == {"missing_field: kind": (0, 4)}
