@@ -21,14 +21,21 @@ def rows_of(made: Checkpoint, uid: str, tables: PlacedRows) -> set[LetterRow]:
     }
 
 
-def ask(coordinator: CheckpointCoordinator, uid: str, rows: set[LetterRow], ids: Callable[[], str]) -> RedriveRecord:
+def ask(
+    coordinator: CheckpointCoordinator,
+    uid: str,
+    rows: set[LetterRow],
+    ids: Callable[[], str],
+    *,
+    out_of_order: bool = True,
+) -> RedriveRecord:
     """Puts a request for rows on the live timeline."""
     draft = RedriveRecord(
         number=0,
         timeline=coordinator.timelines.live(),
         uid=uid,
         rows=group_rows(rows),
-        out_of_order=True,
+        out_of_order=out_of_order,
         owner="test",
         note="",
         origin="test",

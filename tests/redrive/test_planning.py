@@ -1,0 +1,215 @@
+"""Which letters a plan freezes, case by case; the walks mix them at random."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.redrive.asking import ask, rows_of
+from tests.redrive.redrive_walk import ASK, RELEASES, RedriveWorld, Sums
+from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.declare.pipeline import Broadcast
+from tidemark.model.checkpoint.manifest import Ack, Checkpoint
+from tidemark.model.checkpoint.redrive import LetterRow, LetterRows, expand_rows, group_rows
+from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.ports import PlanRequest
+
+P0 = TopicPartition("payments", 0)
+
+
+@dataclass
+class Till(RedriveWorld):
+    """A pipeline whose release a test chooses."""
+
+    pipeline: Pipeline = field(default_factory=lambda: RELEASES["strict"])
+
+    def send(self, *amounts: int, kind: bool = False, **more: Any) -> None:
+        """Sends payments of one account."""
+        for amount in amounts:
+            record = {"account": "a", "amount": amount} | ({"kind": "x"} if kind else {}) | more
+            self.log.append(P0, json.dumps(record).encode())
+
+    def checkpoint(self, request: PlanRequest = ASK) -> Checkpoint:
+        """Completes a checkpoint."""
+        loop = CheckpointLoop(
+            coordinator=self.coordinator, pipeline=self.pipeline, execute=lambda a: self.executed(self.pipeline, a)
+        )
+        return loop.run_once(request).checkpoints[-1]
+
+    def ask(self, uid: str, rows: Iterable[LetterRow], *, out_of_order: bool = True) -> int:
+        """Asks for rows; returns the number of the request."""
+        return ask(self.coordinator, uid, set(rows), self.ids, out_of_order=out_of_order).number
+
+    def letters(self, made: Checkpoint, uid: str = "sums") -> set[LetterRow]:
+        """The rows that a checkpoint wrote."""
+        return rows_of(made, uid, self.tables)
+
+    def total(self, made: Checkpoint, uid: str = "sums") -> int | None:
+        """The account's total."""
+        rows = self.compute_of(self.pipeline).resolve(made, uid)
+        return rows["a",]["total"] if rows else None
+
+
+def _ack(made: Checkpoint, uid: str = "sums") -> Ack:
+    found = made.ack(uid)
+    assert found is not None
+    return found
+
+
+def test_requests_that_overlap_are_one_redrive_and_later_ones_none() -> None:
+    till = Till()
+    till.send(1, 2, 4)
+    letters = sorted(till.letters(till.checkpoint()))
+    till.pipeline = RELEASES["lenient"]
+    assert [till.ask("sums", letters[:2]), till.ask("sums", letters[1:])] == [1, 2]
+    made = till.checkpoint()
+    (redrive,) = made.plan.redrives
+    assert (redrive.requests, redrive.count, made.plan.requests_seen) == ((1, 2), 3, 2)
+    assert till.total(made) == 7
+    till.ask("sums", letters)
+    again = till.checkpoint()
+    assert (again.plan.redrives, again.plan.requests_seen) == ((), 3)
+    assert till.total(again) == 7
+
+
+def test_a_plan_without_a_request_has_neither_field() -> None:
+    till = Till()
+    till.send(1)
+    made = till.checkpoint()
+    stored = json.loads(till.store.get("plans/t1/000000000001.0001.json") or b"")
+    assert "redrives" not in json.dumps(stored) and "requests_seen" not in json.dumps(stored)
+    assert "redriven" not in json.dumps(json.loads(till.store.get("timelines/t1/000000000001.json") or b""))
+    assert made.plan.requests_seen == 0
+
+
+def test_an_operator_that_now_depends_on_arrival_keeps_its_letters() -> None:
+    class Listed(state.Keyed):
+        records: int = state.count()
+        total: int | None = state.sum("amount")
+        last: int | None = state.latest("amount")
+        amounts: list[int] = state.list("amount")
+
+    till = Till()
+    till.send(1)
+    letters = till.letters(till.checkpoint())
+    till.ask("sums", letters, out_of_order=False)
+    till.pipeline = replace(RELEASES["lenient"], operators=[Fold("sums", key_by="account", state=Listed)])
+    everything = PlanRequest(origin="test", allow_non_restored_state=True)
+    made = till.checkpoint(everything)
+    assert (made.plan.redrives, made.plan.requests_seen) == ((), 1)
+    till.ask("sums", letters, out_of_order=True)
+    assert till.total(till.checkpoint(everything)) == 1
+
+
+def test_letters_stay_redriven_when_the_operator_is_renamed() -> None:
+    till = Till()
+    till.send(1, 2)
+    first = till.checkpoint()
+    letters = sorted(till.letters(first))
+    till.pipeline = RELEASES["lenient"]
+    till.ask("sums", letters[:1])
+    till.checkpoint()
+    fold = Fold("totals", key_by="account", state=Sums, was="sums")
+    till.pipeline = replace(RELEASES["lenient"], operators=[fold])
+    till.ask("sums", letters)
+    made = till.checkpoint(PlanRequest(origin="test", allow_non_restored_state=True))
+    (redrive,) = made.plan.redrives
+    assert (redrive.uid, redrive.count) == ("totals", 1), "the other one was redriven as a letter of sums"
+    assert till.total(made, "totals") == 3
+
+
+def test_letters_of_a_topic_that_was_recreated_are_other_records() -> None:
+    till = Till()
+    till.send(1)
+    old = till.letters(till.checkpoint())
+    till.log.create("payments", 2)
+    till.send(2)
+    second = till.checkpoint(PlanRequest(origin="test", accept_loss=True))
+    new = till.letters(second)
+    assert {(r.partition, r.offset) for r in old} == {(r.partition, r.offset) for r in new}
+    till.pipeline = RELEASES["lenient"]
+    till.ask("sums", new)
+    assert till.total(till.checkpoint()) == 2
+    till.ask("sums", old | new)
+    assert till.total(till.checkpoint()) == 3
+
+
+def test_a_time_that_was_in_the_future_has_come() -> None:
+    @dataclass(frozen=True)
+    class Dated:
+        account: str
+        amount: int
+        at: datetime
+
+    till = Till()
+    source = KafkaSource("payments", Dated, event_time="at")
+    till.pipeline = replace(
+        RELEASES["strict"],
+        source=source,
+        sources={},
+        operators=[Fold("sums", key_by="account", state=Sums)],
+        max_future=timedelta(minutes=1),
+    )
+    ahead = datetime.fromtimestamp(till.clock.now_ms() / 1000, tz=UTC) + timedelta(hours=1)
+    till.send(1, at=ahead.isoformat())
+    first = till.checkpoint()
+    assert _ack(first).dead_lettered == 1
+    till.ask("sums", till.letters(first))
+    second = till.checkpoint()
+    assert (_ack(second).redriven, _ack(second).dead_lettered) == (1, 1), "it is still ahead"
+    till.clock.advance(2 * 3_600_000)
+    till.ask("sums", till.letters(second))
+    third = till.checkpoint()
+    assert (_ack(third).redriven, _ack(third).applied) == (1, 1)
+    assert third.sealed.facts.watermarks == {}, "a redriven record moves no watermark"
+
+
+def test_a_letter_of_a_broadcast_state() -> None:
+    @dataclass(frozen=True)
+    class Shop:
+        account: str
+        owner: str
+        city: str | None
+
+    till = Till()
+    till.log.create("shops", 1)
+    shops = Broadcast("shops", KafkaSource("shops", Shop), key_by="account")
+    operators = [Fold("owners", key_by="shops.owner", state=Sums, join={"shops": "account"})]
+    till.pipeline = replace(RELEASES["lenient"], operators=operators, broadcast=[shops], max_dead_letters=1.0)
+    till.log.append(TopicPartition("shops", 0), b'{"account":"a","owner":7,"city":null}')
+    first = till.checkpoint()
+    assert _ack(first, "shops").dead_lettered == 1
+    till.ask("shops", till.letters(first, "shops"))
+    second = till.checkpoint()
+    assert (_ack(second, "shops").redriven, _ack(second, "shops").dead_lettered) == (1, 1)
+
+
+def test_rows_are_stored_as_ranges() -> None:
+    rows = [LetterRow("t", at, "x", "id", 0, offset) for at, offset in ((1, 3), (1, 4), (1, 9), (2, 4))]
+    stored = group_rows(reversed(rows))
+    assert expand_rows(stored) == set(rows)
+    assert stored[0] == LetterRows(
+        table="t",
+        checkpoint=1,
+        topic_id="id",
+        partition=TopicPartition("x", 0),
+        offsets=(OffsetRange(3, 5), OffsetRange(9, 10)),
+    )
+    assert group_rows([]) == ()
+
+
+def test_a_request_for_a_timeline_that_ended_is_void() -> None:
+    till = Till()
+    till.send(1)
+    first = till.checkpoint()
+    letters = till.letters(first)
+    till.pipeline = RELEASES["lenient"]
+    till.ask("sums", letters)
+    point = RestoreRequest(checkpoint=first.id).find_restore_point(till.coordinator)
+    till.recovery.restore(point, request="back")
+    made = till.checkpoint()
+    assert (made.plan.slot.timeline, made.plan.redrives, made.plan.requests_seen) == ("t2", (), 1)
+    assert till.total(made) is None
