@@ -203,6 +203,23 @@ def test_a_request_can_be_withdrawn(shop: Shop) -> None:
     shop.command("dead-letters", "withdraw", "sums", "3").failed(3, "no request 3")
 
 
+def test_a_request_that_no_plan_can_execute_is_withdrawn_and_its_plan_aborted(shop: Shop) -> None:
+    shop.send(_payment("a", 1), _payment("b", 2, kind=True))
+    assert _run(shop) == {"b": 2}
+    shop.deploy("kind: str | None = None")
+    shop.types("redrive", "sums", "sums", "--execute")
+    (file,) = (shop.command.warehouse / "sums/dead_letters/sums").rglob("*.parquet")
+    file.rename(file.with_suffix(".gone"))
+    for _ in range(2):
+        assert shop.command("run", "sums").code != 0
+    shop.types("withdraw", "sums", "1", "--execute")
+    shop.command("checkpoint", "abort", "sums", "--execute").ok()
+    assert _run(shop) == {"b": 2}
+    file.with_suffix(".gone").rename(file)
+    shop.types("redrive", "sums", "sums", "--execute")
+    assert _run(shop) == {"a": 1, "b": 2}
+
+
 def test_operators_that_depend_on_arrival_refuse(shop: Shop) -> None:
     shop.send(_payment("a", 1))
     _run(shop)

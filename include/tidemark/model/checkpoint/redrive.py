@@ -135,7 +135,8 @@ def missing_letters(redrive: Redrive, found: int) -> StoreError:
     return StoreError(
         f"{redrive.uid}: {redrive.count} dead letters were to be redriven, its table has {found} of them",
         safe="every completed checkpoint is intact; nothing was published.",
-        next="run the pipeline again; if it fails again, withdraw the request: tidemark dead-letters withdraw.",
+        next="run the pipeline again; if it fails again, withdraw the request with tidemark dead-letters withdraw,"
+        " and give the plan up with tidemark checkpoint abort.",
     )
 
 
