@@ -4,7 +4,7 @@ Each part is created on first use, and only then imports its library: a command 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
@@ -77,6 +77,13 @@ class Context:
 
         return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
 
+    def _find_letters(
+        self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
+    ) -> Sequence[tuple[str, int, str, int, int]]:
+        from tidemark.readers.dead_letter_reader import find_letters
+
+        return find_letters(self.warehouse.root, handle, positions)
+
     def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
         """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""
         return CheckpointCoordinator(
@@ -86,7 +93,7 @@ class Context:
             write_ids=random_id,
             listener=listener or self.listener,
             files_exist=self.files_exist,
-            find_letters=lambda handle, positions: self.tables.find_letters(handle, positions),
+            find_letters=self._find_letters,
             foreign=self.foreign_tables,
             name=name,
             index=self._indexes.setdefault(name, ManifestIndex(self.cache, f"{name}.manifests.json")),

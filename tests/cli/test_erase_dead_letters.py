@@ -1,4 +1,4 @@
-"""What `tidemark erase` does with dead letters: it counts those of the erased operator, and changes none."""
+"""What `tidemark erase` does with dead letters: it deletes those of the erased operator, and counts those of others."""
 
 import json
 from collections.abc import Iterator
@@ -32,6 +32,7 @@ house = Pipeline(
 )
 """
 LETTERS = "house/dead_letters/people/t1"
+OTHERS = "house/dead_letters/places/t1"
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/erase.md"
 
 
@@ -57,22 +58,32 @@ def _holding(tidemark: Command, uid: str, text: bytes) -> list[Path]:
     """Dead-letter files of an operator whose rows hold a text."""
     import pyarrow.parquet as pq
 
-    files = (tidemark.warehouse / "house/dead_letters" / uid).rglob("*.parquet")
+    files = (tidemark.warehouse / "house/dead_letters" / uid).glob("*/[!_]*/*.parquet")
     return [p for p in files if any(text in v for v in pq.read_table(p, partitioning=None)["value"].to_pylist() if v)]
 
 
-def test_an_erasure_counts_dead_letters_of_its_operator_and_leaves_all(house: Command) -> None:
+def test_an_erasure_takes_the_dead_letters_of_its_operator_and_counts_those_of_others(house: Command) -> None:
     told = house("erase", "house", "people", "--key", "bob", "--json").ok().json
-    assert told["dead_letters"] == {LETTERS: 1}, "those of `places` are not searched"
+    assert told["dead_letters"] == {OTHERS: 1}, "every operator has a letter of a record that cannot be decoded"
+    assert any(f["file"].startswith(f"{LETTERS}/") and f["rows"] == 1 for f in told["files"])
+    assert _holding(house, "people", b'"bob"'), "a dry run writes nothing"
     house("erase", "house", "people", "--key", "bob", "--now", "--execute").ok()
     house("state", "show", "house", "people", "--key", "bob").failed(3)
-    for uid in ("people", "places"):
-        assert len(_holding(house, uid, b'"bob"')) == 1
-    assert house("erase", "house", "people", "--key", "bob", "--json").ok().json["dead_letters"] == {LETTERS: 1}
+    assert not _holding(house, "people", b'"bob"')
+    assert len(_holding(house, "places", b'"bob"')) == 1
+    assert house("erase", "house", "people", "--key", "bob", "--json").ok().json["dead_letters"] == {OTHERS: 1}
+    house("verify", "house", "--content").ok()
+
+
+def test_letters_of_other_keys_stay(house: Command) -> None:
+    house("erase", "house", "people", "--key", "ann", "--now", "--execute").ok()
+    assert len(_holding(house, "people", b'"bob"')) == 1
+    house("erase", "house", "places", "--key", "hall", "--now", "--execute").ok()
+    assert not _holding(house, "places", b'"bob"'), "a letter of bob, by the key of `places`"
+    assert len(_holding(house, "people", b'"bob"')) == 1
 
 
 def test_dead_letters_do_not_go_with_their_checkpoint(house: Command) -> None:
-    house("erase", "house", "people", "--key", "bob", "--execute").ok()
     swept = retention.sweep(house.context, "house", "keep_last(1)", grace_ms=0)
     assert swept is not None
     retention.sweep(house.context, "house", "keep_last(1)", grace_ms=0)
@@ -82,5 +93,5 @@ def test_dead_letters_do_not_go_with_their_checkpoint(house: Command) -> None:
 
 def test_the_page_says_so() -> None:
     page = " ".join(PAGE.read_text().split())
-    assert "counts those that mention the key and changes none, `--now` included" in page
-    assert "Only tables of the operators that are erased are searched." in page
+    assert "An erasure deletes those that belong to the key" in page
+    assert "Only tables of the operators that are erased are changed." in page

@@ -5,7 +5,7 @@ that. What an operator emits for it depends on the number alone.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 At = tuple[str, int, int]
@@ -33,10 +33,19 @@ class Record:
 
 @dataclass(frozen=True)
 class Table:
-    """A Delta sink: its rows, and the offsets for which nothing is added any more."""
+    """A Delta sink: its rows, and the offsets for which nothing is added any more.
+
+    `named` are the rows with a column for the account, each with its operator: an erasure finds them.
+    """
 
     rows: frozenset[Row] = frozenset()
     covered: frozenset[At] = frozenset()
+    named: frozenset[tuple[str, Row]] = frozenset()
+
+    def without(self, uid: str, serials: Collection[int]) -> "Table":
+        """The table without the rows of some records that an operator has emitted, as far as they have an account."""
+        gone = {(by, row) for by, row in self.named if by == uid and row[0] in serials}
+        return replace(self, rows=self.rows - {row for _, row in gone}, named=self.named - gone)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Made:
     """A completed checkpoint.
 
     `sinks` is per uid the sink's name and kind; `tables` are the Delta sinks after it; `erasures` is how many erasures
-    its plan knew of.
+    its plan knew of; `named` is whether what it emits has a column for the account.
     """
 
     id: int
@@ -53,6 +62,7 @@ class Made:
     ranges: Mapping[tuple[str, int], tuple[int, int]]
     sinks: Mapping[str, tuple[str, str]]
     erasures: int
+    named: bool = False
     tables: Mapping[str, Table] = field(default_factory=dict)
     released: bool = False
 
@@ -142,10 +152,26 @@ class DeliveryOracle:
         for uid, (name, kind) in made.sinks.items():
             if kind == "delta":
                 old = before.get(name, Table())
-                new = (self.rows(uid, at, made.erasures) for at in made.read if at not in old.covered)
-                tables[name] = Table(old.rows.union(*new), old.covered | set(made.read))
+                added = (self.rows(uid, at, made.erasures) for at in made.read if at not in old.covered)
+                new = frozenset(row for rows in added for row in rows)
+                named = {(uid, row) for row in new if made.named}
+                tables[name] = Table(old.rows | new, old.covered | set(made.read), old.named | named)
         self.made[made.id] = replace(made, tables=tables)
         line.newest = made.id
+
+    def erase(self, erased: Erased) -> None:
+        """A key of an operator: rows that it emitted with the account leave every sink, and are not sent any more."""
+        self.erased.append(erased)
+        serials = {r.serial for r in self.log.values() if r.account == erased.account}
+        for number, made in self.made.items():
+            left = {name: table.without(erased.uid, serials) for name, table in made.tables.items()}
+            self.made[number] = replace(made, tables=left)
+            kind = made.sinks.get(erased.uid, ("", "delta"))
+            if made.named and kind[1] != "delta":
+                rows = {key for key in self.keys(number, kind[0]) if key[1] in serials}
+                self.withheld |= {(number, key) for key in rows if key not in self.arrived}
+        for line in self.lines.values():
+            line.tables = {name: table.without(erased.uid, serials) for name, table in line.tables.items()}
 
     def _is_contiguous(self, made: Made) -> None:
         parent = {} if made.parent is None else self.made[made.parent].ranges

@@ -185,6 +185,7 @@ class DeliveryWalk:
                 ranges={(plan.topic_ids[tp.topic], tp.partition): (r.start, r.end) for tp, r in plan.ranges.items()},
                 sinks={uid: (table.name, table.kind) for uid, table in plan.sinks.items()},
                 erasures=plan.erasures,
+                named=any("account" in dict(table.columns) for table in plan.sinks.values()),
             )
         )
         self.note(f"  chk-{plan.id} on {plan.slot} after {plan.parent}: {self.oracle.made[plan.id].ranges}")
@@ -391,7 +392,7 @@ class DeliveryWalk:
         for record in erasures.until(erasures.newest())[len(self.oracle.erased) :]:
             assert record.reached is not None
             made, at = frozenset(self.oracle.made), frozenset(self._offsets(record.reached))
-            self.oracle.erased.append(Erased(uid, account, made, at))
+            self.oracle.erase(Erased(uid, account, made, at))
         for found in published:
             self.compare(found)
 

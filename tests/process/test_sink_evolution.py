@@ -22,9 +22,10 @@ from tidemark.engine.state.resolve_sql import union_of
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import IncompatibleStateError
 from tidemark.model.checkpoint.codec import from_json, to_json
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
 from tidemark.model.core.types import FieldType, Precision
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits, sources_of
 from tidemark.readers.sink_reader import read_sink
 from tidemark.sinks import KafkaSink
@@ -156,15 +157,15 @@ DECLARATION = st.dictionaries(st.sampled_from("abc"), st.sampled_from(sorted(POO
 
 
 @settings(max_examples=40, deadline=None, print_blob=True)
-@given(st.lists(st.tuples(DECLARATION, st.integers(0, 2)), min_size=2, max_size=5))
+@given(st.lists(st.tuples(DECLARATION, st.integers(0, 2), st.booleans()), min_size=2, max_size=5))
 def test_rows_of_any_declarations_read_as_one_table(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[dict[str, str], int]]
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[dict[str, str], int, bool]]
 ) -> None:
     line = DiskPipeline(tmp_path_factory.mktemp("sink"), declared({"a": "int"}), "rows", partitions=1)
     history: list[tuple[dict[str, str], list[int]]] = []
     tables: list[tuple[SinkTable, int]] = []
     number = 0
-    for fields, count in parts:
+    for fields, count, compacts in parts:
         before = history[-1][0] if history else {}
         has_rows = any(numbers for _, numbers in history)
         line.pipeline = declared(fields)
@@ -176,6 +177,8 @@ def test_rows_of_any_declarations_read_as_one_table(
         number += count
         history.append((fields, numbers))
         tables.append((emit(line, *numbers), len(history)))
+        if compacts:
+            line.compact_rows(RowPolicy.everything())
     for table, upto in tables:
         assert shown(line, table) == _expected(history[:upto])
 
@@ -197,7 +200,11 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
     for fields in ({"b": "wide", "c": "str"}, {"a": "str", "c": "str"}):
         line.pipeline = declared(fields)
         tables.append(emit(line, len(tables) * 10))
-    tables.append(emit(line, 30))  # nothing has changed
+    line.compact_rows(RowPolicy.everything())
+    tables.append(emit(line, 30))  # nothing has changed but the files
+    assert [is_base(s.path) for s in tables[-1].handle] == [True, False]
+    hidden = tables[-1].handle
+    tables.append(dataclasses.replace(tables[-1], handle=dataclasses.replace(hidden, expired=2)))
     warehouse = SparkWarehouse(session=spark, root=str(tmp_path), files_of=line.tables.files_of)
     for table in tables:
         by_arrow = read_sink(str(tmp_path), table)
@@ -212,7 +219,8 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
     assert shown(line, tables[2])[-1] == {"a": "t20", "c": "t20"}
     assert shown(line, tables[3])[-1] == {"a": "t30", "c": "t30"}
     assert {row["a"] for row in (*shown(line, tables[2])[:-1], *shown(line, tables[3])[:-2])} == {None}
-    assert sorted(p.name for p in (tmp_path / "p/sinks/out").iterdir()) == ["t1", "t1~2", "t1~3"]
+    assert [row["a"] for row in shown(line, tables[4])] == ["t20", "t30"]
+    assert sorted(p.name for p in (tmp_path / "p/sinks/out").iterdir()) == ["t1", "t1~2", "t1~3", "t1~3~base"]
 
 
 def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(tmp_path: Path) -> None:

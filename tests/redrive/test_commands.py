@@ -12,10 +12,13 @@ from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
 from tidemark.api.history import PipelineHistory
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.operations.dead_letters.redriving import LetterFilter, RedriveRequest
 
 STRICT = """
 from dataclasses import dataclass
+from datetime import timedelta
 from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Process, state
 
 
@@ -67,6 +70,7 @@ sums = Pipeline(
         ),
     ],
     max_dead_letters=1.0,
+    $more
 )
 """
 
@@ -84,9 +88,9 @@ class Shop:
         self.deploy("kind: str")
         self.line = DiskPipeline(self.command.warehouse, self.command.context.pipeline("sums"), "payments")
 
-    def deploy(self, kind: str) -> None:
-        """Writes the pipeline's file."""
-        self.command.declare(STRICT, file="sums.py", kind=kind)
+    def deploy(self, kind: str, more: str = "") -> None:
+        """Writes the pipeline's file, with more arguments of the pipeline."""
+        self.command.declare(STRICT, file="sums.py", kind=kind, more=more)
 
     def send(self, *values: bytes) -> None:
         """Sends records to one partition."""
@@ -118,8 +122,18 @@ def _totals(shop: Shop, uid: str = "sums") -> dict[str, tuple[int, int]]:
     return {t["reason"]: (t["letters"], t["redriven"]) for t in shop.types("list", "sums", uid)["letters"]}
 
 
+def _letters(shop: Shop) -> StateHandle:
+    ack = next(shop.line.coordinator.checkpoints()).ack("sums")
+    assert ack is not None
+    return ack.dead_letters
+
+
 def _run(shop: Shop) -> dict[str, int]:
     shop.command("run", "sums").ok()
+    return _state(shop)
+
+
+def _state(shop: Shop) -> dict[str, int]:
     return {row["account"]: row["total"] for row in shop.command("state", "show", "sums", "sums", "--json").ok().json}
 
 
@@ -282,18 +296,64 @@ def test_a_backfill_applies_each_letter_once(shop: Shop, begins: str) -> None:
     )
 
 
-def test_letters_of_an_erased_key_count_as_nothing(shop: Shop) -> None:
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_an_erasure_takes_letters_also_from_a_request_that_waits(shop: Shop, asked: str) -> None:
     shop.send(_payment("a", 1, kind=True), _payment("a", 2), _payment("b", 3))
     _run(shop)
+    if asked == "before":
+        assert shop.types("redrive", "sums", "sums", "--execute")["letters"] == 2
     shop.command("erase", "sums", "sums", "--key", "a", "--now", "--execute").ok()
     shop.deploy("kind: str | None = None")
-    assert shop.types("redrive", "sums", "sums", "--execute")["letters"] == 2
+    if asked == "after":
+        assert shop.types("redrive", "sums", "sums", "--execute")["letters"] == 1
     assert _run(shop) == {"b": 3}
-    newest = next(shop.line.coordinator.checkpoints())
-    ack = newest.ack("sums")
+    ack = next(shop.line.coordinator.checkpoints()).ack("sums")
     assert ack is not None
     assert (ack.redriven, ack.applied, ack.dead_lettered) == (1, 1, 0)
-    assert _totals(shop) == {"missing_field: kind": (0, 2)}
+    assert _totals(shop) == {"missing_field: kind": (0, 1)}
+
+
+def test_letters_are_redriven_from_compacted_files_and_once(shop: Shop) -> None:
+    for amount in range(1, 10):
+        shop.send(_payment("a", amount), _payment("b", amount, kind=True))
+        _run(shop)
+    assert shop.line.compact_rows()
+    shop.send(_payment("b", 10, kind=True))
+    _run(shop)
+    handle = _letters(shop)
+    assert any(segment.path.endswith("~base") for segment in handle), "a plan has adopted the compaction"
+    shop.deploy("kind: str | None = None")
+    assert len(shop.types("show", "sums", "sums", "--limit", "50")) == 9
+    shop.types("redrive", "sums", "sums", "--limit", "4", "--execute")
+    assert _totals(shop) == {"missing_field: kind": (9, 0)}
+    assert _run(shop)["b"] == sum(range(1, 11))
+    assert _totals(shop) == {"missing_field: kind": (5, 4)}
+    shop.types("redrive", "sums", "sums", "--execute")
+    shop.line.compact_rows(RowPolicy(runs=1))
+    assert _run(shop) == {"a": sum(range(1, 10)), "b": sum(range(1, 11))}
+    assert _totals(shop) == {"missing_field: kind": (0, 9)}
+
+
+def test_letters_that_wait_for_a_plan_do_not_expire_before_it(shop: Shop) -> None:
+    kept = "keep_dead_letters_for=timedelta(hours=1)"
+
+    def checkpoint(*sent: bytes) -> None:
+        shop.send(*sent)
+        shop.line.pipeline = shop.command.context.pipeline("sums")
+        shop.line.checkpoint()
+        shop.line.clock.ms += 1_800_000
+
+    shop.deploy("kind: str", more=kept)
+    checkpoint(_payment("a", 1))
+    checkpoint(_payment("b", 1))
+    shop.deploy("kind: str | None = None", more=kept)
+    assert shop.types("redrive", "sums", "sums", "--execute")["letters"] == 2
+    shop.line.clock.ms += 7_200_000
+    checkpoint()
+    assert (_letters(shop).expired, _state(shop)) == (0, {"a": 1, "b": 1})
+    checkpoint(_payment("c", 1))
+    assert (_letters(shop).expired, _state(shop)) == (2, {"a": 1, "b": 1, "c": 1})
+    assert _totals(shop) == {}, "the plan after it hides them"
 
 
 def test_letters_of_released_checkpoints_stay_until_they_are_redriven(shop: Shop) -> None:

@@ -109,7 +109,10 @@ def _jobs(c: CheckpointCoordinator) -> Iterator[JobRecord]:
 def _is_prefix(c: CheckpointCoordinator, read: Checkpoint, uid: str) -> bool:
     """Whether the timeline of a checkpoint still goes on from what a compaction has read."""
     head = c.head(read.plan.slot.timeline).entry
-    return isinstance(head, Checkpoint | Genesis) and head.handles[uid].has_prefix(read.handles[uid])
+    if not isinstance(head, Checkpoint | Genesis):
+        return False
+    there, read_handle = _handle(head, uid), _handle(read, uid)
+    return there is not None and read_handle is not None and there.has_prefix(read_handle)
 
 
 def _results(retained: MemoryRetentionPipeline) -> Iterator[str]:
@@ -119,9 +122,20 @@ def _results(retained: MemoryRetentionPipeline) -> Iterator[str]:
         record = c.objects.read(CompactionRecord, key)
         assert record is not None
         head = c.head(record.timeline).entry
-        handle = head.handles.get(record.uid) if isinstance(head, Checkpoint | Genesis) else None
+        handle = _handle(head, record.uid) if isinstance(head, Checkpoint | Genesis) else None
         if handle is not None and adopt(handle, record) not in (None, handle):
             yield from _files(retained, record.output)
+
+
+def _handle(entry: Checkpoint | Genesis, owner: str) -> StateHandle | None:
+    """What compactions of an owner read: state of a uid, `<uid>~dead_letters`, `<sink>~sinks` or `<sink>~outbox`."""
+    name, _, kind = owner.partition("~")
+    if not kind:
+        return entry.handles.get(name)
+    if kind == "dead_letters":
+        of_acks = {a.uid: a.dead_letters for a in entry.sealed.acks} if isinstance(entry, Checkpoint) else {}
+        return {**of_acks, **(entry.dead_letters if isinstance(entry, Genesis) else {})}.get(name)
+    return next((t.handle for t in entry.sinks.values() if t.name == name and f"/{kind}/" in t.path), None)
 
 
 def _files(retained: MemoryRetentionPipeline, handle: StateHandle) -> Iterator[str]:

@@ -319,6 +319,9 @@ class Races:
         """A compaction as the product has it: job record, files, commit, record."""
         retained = self.retained
         newest, uid = next(retained.coordinator.checkpoints(), None), self.rng.choice(list(retained.pipeline.schemas()))
+        if self.rng.random() < 0.5:
+            retained.merge_rows(self.rng.choice((0, 2)))
+            return
         if newest is None or not newest.handles[uid]:
             return
         job = f"{retained.ids.last + 1:032x}"

@@ -182,8 +182,10 @@ class RetentionWalk:
     def merge(self) -> None:
         """A compaction of the live timeline's newest checkpoint, for the next plan to adopt."""
         before, live = self.retained.data(), self.oracle.live
-        uid = self.rng.choice(("accounts", "teller"))
-        if self.oracle.lines[live].own and self.retained.merge(uid):
+        uid = self.rng.choice(("accounts", "teller", ""))
+        if not self.oracle.lines[live].own:
+            return
+        if self.retained.merge(uid) if uid else self.retained.merge_rows(self.rng.choice((0, 2, 3))):
             self.pending.setdefault(live, []).append((self.retained.data() - before, False))
 
     def leave_open(self) -> None:
@@ -333,7 +335,11 @@ class RetentionWalk:
 
     def _holding(self, uid: str, key: str) -> list[str]:
         found = [self.retained.coordinator.checkpoint(n) for n in self.oracle.known if n not in self.oracle.released]
-        return [c.plan.name for c in found if any(_is_of(key, row) for row in self.retained.rows(c)[f"{uid} state"])]
+        return [c.plan.name for c in found if any(_is_of(key, r) for of in self._of(uid, c).values() for r in of)]
+
+    def _of(self, uid: str, found: Checkpoint) -> dict[str, list[str]]:
+        """What an erasure reaches: the state, the sink and the dead letters of an operator."""
+        return {kind: rows for kind, rows in self.retained.rows(found).items() if kind.startswith(f"{uid} ")}
 
     def _look_at_plans(self) -> None:
         """An erasure aborts open plans and publishes sealed ones."""
@@ -353,10 +359,10 @@ class RetentionWalk:
             if number in self.oracle.released:
                 continue
             found = self.retained.coordinator.checkpoint(number)
-            held = f"{uid} state"
-            left = [row for row in known.rows[held] if not _is_of(key, row)]
-            if not partly or self.retained.rows(found)[held] == left:
-                known.rows[held] = left
+            for held, rows in self._of(uid, found).items():
+                left = [row for row in known.rows[held] if not _is_of(key, row)]
+                if not partly or rows == left:
+                    known.rows[held] = left
             known.files = self.retained.named(found)
 
     def compare(self, *, swept: bool = True) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,23 @@ from tests.support.memory import Unfenced
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, LiveFile, Sealed, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of, row_tables
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import PlanRequest, Sender, StepListener
+from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
@@ -38,6 +43,7 @@ from tidemark.storage.local_store import LocalStore, Root, arrow_place, join_pat
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
+from tidemark.tables.row_files import ParquetRowFiles
 from tidemark.testing.twin.compute import MemoryCompute
 from tidemark.testing.twin.memory import ManualClock, MemoryLog
 from tidemark.testing.twin.merge import compact_rows
@@ -101,7 +107,10 @@ class ParquetFiles:
     def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, dict[str, Any]]]:
         """Reads all stored rows with their places; see `MemoryTables.placed_rows`."""
         for s, f in files_of(self.root, handle):
-            yield from ((s.path, f.checkpoint, row) for row in read_rows(self.root, s, f).to_pylist())
+            for row in read_rows(self.root, s, f).to_pylist():
+                at = row.get(ROW_CHECKPOINT, f.checkpoint)
+                if not handle.expired or at > handle.expired:
+                    yield appended_of(s.path), at, row
 
 
 @dataclass
@@ -136,7 +145,7 @@ class DiskPipeline:
             log=self.log,
             clock=self.clock,
             write_ids=self._id,
-            find_letters=self.tables.find_letters,
+            find_letters=partial(find_letters, self.warehouse),
         )
 
     def send(self, values: Sequence[tuple[int, bytes, int]]) -> None:
@@ -177,6 +186,25 @@ class DiskPipeline:
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
         return True
+
+    def compact_rows(self, policy: RowPolicy | None = None, timeline: str | None = None) -> list[CompactionRecord]:
+        """Compacts the sinks and dead letters of the newest checkpoint that are due, for the next plan to adopt."""
+        newest = next(self.coordinator.checkpoints(timeline))
+        made = [self.row_compactor().compact(newest, table, policy or RowPolicy()) for table in row_tables(newest)]
+        return [record for record in made if record is not None]
+
+    def row_compactor(self, listener: StepListener = ignore_step) -> RowCompactor:
+        """The product's compactor of sinks and dead letters."""
+        objects = self.coordinator.objects
+        return RowCompactor(
+            tables=self.tables,
+            files=ParquetRowFiles(warehouse=self.warehouse, footers=written_run),
+            clock=self.clock,
+            write_ids=self._id,
+            listener=listener,
+            put_job=objects.put,
+            put_record=objects.put,
+        )
 
     def _request(self, newest: Checkpoint, schema: OperatorSchema, wanted: Compaction, job: str) -> CommitRequest:
         chosen = {f.path for g in wanted.merged for f in g.files}

@@ -7,7 +7,9 @@ from typing import Any
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
+from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop, Progress
+from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
 from tidemark.coordinator.records.states import Completed, OpenPlan, SealedPlan
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.coordinator.recovery.promotion import Promotion
@@ -16,12 +18,15 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Sealed
 from tidemark.model.checkpoint.object_keys import compaction_key
+from tidemark.model.checkpoint.row_tables import row_tables
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.ports import CheckpointStore, PlanRequest, StepListener
+from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
+from tidemark.model.state.row_compaction import RowPolicy
+from tidemark.ports import CheckpointStore, PlanRequest, PutOutcome, StepListener
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.merge import compact_rows
+from tidemark.testing.twin.row_files import MemoryRowFiles
 
 START_MS = 1_000_000
 """The initial time of a test's clock."""
@@ -133,6 +138,31 @@ class MemoryPipeline:
             revision=found.revision,
         )
         self.coordinator.objects.put(compaction_key(uid, job), record)
+
+    def compact_rows(self, policy: RowPolicy | None = None, timeline: str | None = None) -> list[CompactionRecord]:
+        """Compacts the sinks and dead letters of the newest checkpoint that are due, for the next plan to adopt."""
+        newest = next(self.coordinator.checkpoints(timeline))
+        made = [self.row_compactor().compact(newest, table, policy or RowPolicy()) for table in row_tables(newest)]
+        return [record for record in made if record is not None]
+
+    def row_compactor(self, listener: StepListener = ignore_step) -> RowCompactor:
+        """The product's compactor over these parts."""
+        coordinator = self.coordinator
+
+        def put_job(key: str, record: JobRecord) -> PutOutcome:
+            outcome = coordinator.objects.put(key, record)
+            refuse_doomed(coordinator, record.checkpoint)
+            return outcome
+
+        return RowCompactor(
+            tables=self.tables,
+            files=MemoryRowFiles(self.tables),
+            clock=self.clock,
+            write_ids=self.ids,
+            listener=listener,
+            put_job=put_job,
+            put_record=coordinator.objects.put,
+        )
 
     def executed(self, pipeline: Pipeline, attempt: OwnedAttempt) -> Sealed:
         """Executes an attempt up to its seal, in the product's sequence of steps."""

@@ -33,10 +33,11 @@ from tidemark.engine.write.parquet_writer import written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.segments import Segment, StateHandle
-from tidemark.model.checkpoint.store_objects import Closing
+from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.deletion import DeletionPlan
 from tidemark.model.retention.savepoint import SavepointRecord, SavepointRequest
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import KeyFiles, PlanRequest, StepListener, TableFiles
 from tidemark.tables.key_rewriter import ParquetKeyFiles
 from tidemark.tables.local_table_files import LocalTableFiles
@@ -157,6 +158,15 @@ class RetentionPipeline:
         """Compacts the newest checkpoint to the deepest level. Returns False if there was nothing to compact."""
         raise NotImplementedError
 
+    def merge_rows(self, runs: int = 2) -> bool:
+        """Compacts sinks and dead letters of the live timeline's newest checkpoint. False if none was due."""
+        found = next(self.coordinator.checkpoints(), None)
+        return found is not None and bool(self.compact_rows(RowPolicy(runs=runs)))
+
+    def compact_rows(self, policy: RowPolicy | None = None, timeline: str | None = None) -> list[CompactionRecord]:
+        """Compacts the sinks and dead letters of the newest checkpoint that are due, for the next plan to adopt."""
+        raise NotImplementedError
+
     @property
     def savepoints(self) -> Savepoints:
         return Savepoints(self.coordinator)
@@ -218,7 +228,15 @@ class RetentionPipeline:
         return {name: sorted(map(repr, self.held(handle))) for name, handle in handles.items()}
 
     def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        """The stored rows of a handle."""
+        """The stored rows of a handle; those of a sink and dead letters with the checkpoint that wrote them."""
+        found = [(at, dict(row)) for at, row in self.files_with_rows(handle)]
+        if any("/state/" in s.path for s in handle):
+            return [row for _, row in found]
+        rows = [{"checkpoint": row.pop("_row_checkpoint", at), **row} for at, row in found]
+        return [row for row in rows if row["checkpoint"] > handle.expired]
+
+    def files_with_rows(self, handle: StateHandle) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The rows of all files of a handle, each with the `_checkpoint` of its file."""
         raise NotImplementedError
 
     def named(self, found: Checkpoint) -> set[str]:
@@ -280,8 +298,13 @@ class MemoryRetentionPipeline(RetentionPipeline, MemoryPipeline):
         self.compact(newest, uid, newest.handles[uid])
         return True
 
-    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        return self.tables.rows(handle)
+    compact_rows = MemoryPipeline.compact_rows
+
+    def files_with_rows(self, handle: StateHandle) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        self.tables.rows(handle)  # refuses a handle whose files are gone
+        for s in handle:
+            for f in self.tables.files_of(s):
+                yield from ((f.checkpoint, row) for row in self.tables.files[f"{s.path}/{f.path}"])
 
     def of_version(self, segment: Segment) -> list[str]:
         return [f"{segment.path}/{f.path}" for f in self.tables.files_of(segment)]
@@ -336,13 +359,12 @@ class DiskRetentionPipeline(DiskPipeline, RetentionPipeline):
         """Compacts the newest checkpoint of the live timeline to the deepest level."""
         return self.compact(uid, full=True)
 
-    def held(self, handle: StateHandle) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
+    def files_with_rows(self, handle: StateHandle) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for s in handle:
             for path, checkpoint in _listed_by_deltalake(self.root / s.path, s.version):
                 if s.after < checkpoint <= s.through:
-                    found += parse_parquet((self.root / s.path / path).read_bytes()).to_pylist()
-        return found
+                    rows = parse_parquet((self.root / s.path / path).read_bytes()).to_pylist()
+                    yield from ((checkpoint, row) for row in rows)
 
     def of_version(self, segment: Segment) -> list[str]:
         # Replays the JSON of the Delta log, without product code.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +30,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import PlanRequest
+from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
 from tidemark.testing.twin.memory import (
@@ -174,7 +176,7 @@ class SparkPipeline(TwinPipeline):
             clock=self.clock,
             write_ids=self.ids,
             files_exist=lambda handle: True,
-            find_letters=self.tables.find_letters,
+            find_letters=partial(find_letters, str(self.root)),
         )
 
     @property

@@ -15,7 +15,10 @@ from tidemark.declare.pipeline import Pipeline
 
 
 class CompactOperator(PipelineOperator):
-    """Merges the runs that are due into the base. The next plan adopts the result; until then nothing changes."""
+    """Merges runs of the state, and files of sinks and dead letters, that are due.
+
+    The next plan adopts the result; until then nothing changes.
+    """
 
     ui_color = "#f3e8fd"
 
@@ -49,7 +52,7 @@ def compaction_dag(
     restart: StrategyName | RestartStrategy = "fixed-delay",
     **options: Unpack[SharedOptions],
 ) -> DAG:
-    """Creates the DAG that compacts a pipeline's state, with one run per completed checkpoint.
+    """Creates the DAG that compacts a pipeline's state, sinks and dead letters, with one run per completed checkpoint.
 
     The checkpoint's event carries a partition key, and Airflow passes such events to partitioned timetables only.
 
@@ -69,7 +72,8 @@ def compaction_dag(
         max_active_runs=1,
         dagrun_timeout=pipeline.checkpoint_timeout,
         **shared_arguments(["tidemark", pipeline.name], options),
-        doc_md=f"Compacts the state of `{pipeline.name}`, in parallel with later checkpoints. No result changes.",
+        doc_md=f"Compacts the state, sinks and dead letters of `{pipeline.name}`, in parallel with later checkpoints."
+        " No result changes.",
     ) as dag:
         CompactOperator(
             task_id="compact",

@@ -180,7 +180,7 @@ class StorageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWithKey:
-    """A file of state that holds an erased key."""
+    """A file of state, of dead letters or of a sink that holds an erased key."""
 
     file: str
     rows: int
@@ -202,7 +202,7 @@ class ErasureFacts:
     Attributes:
         erasure: its number; null if nothing was erased.
         restore_points: per restore point the number of files with the key.
-        dead_letters, sinks: rows that mention the key and stay, per table.
+        dead_letters, sinks: rows of other operators that belong to the key and stay, per table.
         sinks_to_search, lists, exports: places that were not searched.
         topics: per topic and partition the offset that was read up to.
         publications: per publication its target, whose next step erases the key.

@@ -37,11 +37,11 @@ def register(app: typer.Typer) -> None:
 def erase(
     operator: Operator, key: Key, options: EraseOptions, execute: Execute = False, as_json: JsonFlag = False
 ) -> None:
-    """Erase a key from an operator's state, in the live state and in every restore point.
+    """Erase a key from an operator's state, sink and dead letters, in every restore point.
 
-    State files that hold the key are rewritten without it; all other keys keep their values, and records read so far
-    no longer count for the key. A downstream operator with the same key columns is erased too. Dead letters, sinks,
-    topics and exports are not changed: the output lists those that still hold the key.
+    Files that hold the key are rewritten without it; all other keys keep their values, and records read so far no
+    longer count for the key. A downstream operator with the same key columns is erased too. Topics, exports, and the
+    sinks and dead letters of other operators are not changed: the output lists those that still hold the key.
 
     Examples:
       tidemark erase flights aircraft --key N14228
@@ -118,9 +118,9 @@ def _show_behind(pipeline: str, report: ErasureReport) -> None:
 def _show_remains(report: ErasureReport) -> None:
     left = report.residue
     for table, rows in left.dead_letters.items():
-        note(f"not erased: {rows} dead letters mention the key: {table}")
+        note(f"not erased: {rows} dead letters of another operator belong to the key: {table}")
     for table, rows in left.sinks.items():
-        note(f"not erased: {rows} emitted rows hold the key: {table}")
+        note(f"not erased: {rows} rows emitted by another operator hold the key: {table}")
     if left.sinks_to_search:
         note(f"not searched, because no column has the key's name: {', '.join(left.sinks_to_search)}")
     if left.lists:

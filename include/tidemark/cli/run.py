@@ -15,6 +15,7 @@ from tidemark.context import open_context
 from tidemark.environment import random_id
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.row_tables import describe_owner
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import Group, amplification
 from tidemark.operations import checkpoints, compaction, observability, runs
@@ -110,13 +111,16 @@ def run(
 
 def compact(
     pipeline: PipelineName,
-    uid: Annotated[str | None, typer.Argument(metavar="[UID]", help="An operator (default: all operators).")] = None,
+    uid: Annotated[
+        str | None, typer.Argument(metavar="[UID]", help="An operator, with its sink and dead letters (default: all).")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Rewrite all levels, whether due or not.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Merge the runs of the newest checkpoint into the base; the next checkpoint adopts the result.
+    """Merge what the newest checkpoint has in many files; the next checkpoint adopts the result.
 
-    Amplification is the rows or bytes of the state as a multiple of those of its oldest level.
+    These are the runs of each operator's state, and the files of sinks and of dead letters. Amplification is the rows
+    or bytes of a state as a multiple of those of its oldest level.
 
     Examples:
       tidemark compact flights
@@ -137,14 +141,15 @@ def compact(
 
 
 def _compaction_facts(record: CompactionRecord, before: Sequence[Group], after: Sequence[Group]) -> dict[str, Any]:
-    """The result of a compaction: levels, oldest first (0 is a run), and rows, bytes and files of the whole state."""
-    row: dict[str, Any] = {"uid": record.uid, "checkpoint": f"chk-{record.checkpoint}"}
+    """The result of a compaction: levels, oldest first (0 is a run), and rows, bytes and files of the whole table."""
+    uid, table = describe_owner(record.uid)
+    row: dict[str, Any] = {"uid": uid, "table": table, "checkpoint": f"chk-{record.checkpoint}"}
     for name, of in (
         ("levels", lambda groups: [g.level for g in groups]),
         ("files", lambda groups: sum(len(g.files) for g in groups)),
         ("rows", lambda groups: sum(g.rows for g in groups)),
         ("bytes", lambda groups: sum(g.bytes for g in groups)),
-        ("amplification", lambda groups: round(amplification(groups), 2)),
+        ("amplification", lambda groups: round(amplification(groups), 2) if table == "state" else None),
     ):
         row |= {f"{name}_before": of(before), f"{name}_after": of(after)}
     return row

@@ -16,6 +16,7 @@ from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import checked_name
+from tidemark.model.core.ttl import checked_keep_for
 from tidemark.model.core.types import FieldType, type_to_json
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -188,6 +189,9 @@ class Pipeline:
         max_records: how many records a checkpoint may read, over all partitions of all sources; None = all that wait. A
             run then makes as many checkpoints as it needs.
         max_bytes: the same in bytes of keys and values; approximate, by the mean size of the records before.
+        keep_dead_letters_for: dead letters of a checkpoint are hidden as of later checkpoints whose logical time
+            exceeds that of the first one by this much or more; compaction and retention then delete them. None = they
+            stay.
     """
 
     name: str
@@ -203,6 +207,7 @@ class Pipeline:
     checkpoint_timeout: timedelta = timedelta(minutes=10)
     max_records: int | None = None
     max_bytes: int | None = None
+    keep_dead_letters_for: timedelta | None = None
 
     def __post_init__(self) -> None:
         checked_name("pipeline", self.name)
@@ -221,6 +226,7 @@ class Pipeline:
         for name, most in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
             if most is not None and most < 1:
                 raise DeclarationError(f"{name}={most}", next="give at least 1, or omit it.")
+        checked_keep_for(f"{self.name}: keep_dead_letters_for", self.keep_dead_letters_for)
         self.schemas()
 
     def is_bounded(self, max_records: int | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Compacts the operators of a pipeline that are due: `compaction_job.py PIPELINE ANSWER`.
+"""Compacts the state, sinks and dead letters of a pipeline that are due: `compaction_job.py PIPELINE ANSWER`.
 
 Run it with spark-submit, or call it.
 """
@@ -7,12 +7,18 @@ import sys
 
 from tidemark import context
 from tidemark.engine.session.job_result import write_result
+from tidemark.model.checkpoint.row_tables import describe_owner
 from tidemark.operations import compaction
 
 
 def compact(pipeline: str) -> dict[str, object]:
-    """Compacts in this process; starts Spark only if a compaction is due."""
-    return {"compacted": [record.uid for record in compaction.compact(context.open_context(), pipeline)]}
+    """Compacts in this process; starts Spark only if a compaction of state is due."""
+    done = compaction.compact(context.open_context(), pipeline)
+    return {"compacted": [_label(*describe_owner(record.uid)) for record in done]}
+
+
+def _label(name: str, table: str) -> str:
+    return name if table == "state" else f"{name} ({table})"
 
 
 def main(argv: list[str]) -> int:

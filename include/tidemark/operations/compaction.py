@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
+from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.row_tables import row_tables
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.operations.reads import schema_of
 from tidemark.ports import PutOutcome, StepListener
 
@@ -24,14 +29,15 @@ if TYPE_CHECKING:
 def compact(
     context: Context, name: str, uid: str | None = None, *, full: bool = False, listener: StepListener = ignore_step
 ) -> list[CompactionRecord]:
-    """Compacts the runs that are due in the live timeline's newest checkpoint; the next plan adopts the records.
+    """Compacts the tables that are due in the live timeline's newest checkpoint; the next plan adopts the records.
 
-    Starts no Spark session if nothing is due. Holds no lock: checkpoints continue in the meantime.
+    These are the runs of the state, and the files of sinks and dead letters. Starts no Spark session if no state is
+    due. Holds no lock: checkpoints continue in the meantime.
 
     Args:
         context: of this process.
         name: the pipeline.
-        uid: one operator; by default all of them.
+        uid: one operator, with its sink and its dead letters; by default all of them.
         full: rewrite down to the deepest level, due or not.
         listener: called at every step.
 
@@ -43,13 +49,38 @@ def compact(
     if newest is None:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
     uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
-    made = (_compact(context, name, newest, one, full, listener) for one in uids)
+    made = [_compact(context, name, newest, one, full, listener) for one in uids]
+    rows = _row_compactor(context, name, listener)
+    policy = RowPolicy.everything() if full else RowPolicy()
+    made += [rows.compact(newest, table, policy) for table in row_tables(newest) if table.uid in uids]
     return [record for record in made if record is not None]
 
 
 def read_groups(context: Context, handle: StateHandle) -> list[Group]:
     """The groups of a handle, oldest first, read from the logs of its tables."""
     return groups_of(handle, context.tables.files_of)
+
+
+def _put_job(coordinator: CheckpointCoordinator, key: str, record: JobRecord) -> PutOutcome:
+    outcome = coordinator.objects.put(key, record)
+    refuse_doomed(coordinator, record.checkpoint)
+    return outcome
+
+
+def _row_compactor(context: Context, name: str, listener: StepListener) -> RowCompactor:
+    from tidemark.engine.write.parquet_writer import written_run
+    from tidemark.tables.row_files import ParquetRowFiles
+
+    coordinator = context.coordinator(name)
+    return RowCompactor(
+        tables=context.tables,
+        files=ParquetRowFiles(warehouse=context.warehouse.root, footers=written_run),
+        clock=context.clock,
+        write_ids=random_id,
+        listener=both_listeners(listener, context.listener),
+        put_job=partial(_put_job, coordinator),
+        put_record=coordinator.objects.put,
+    )
 
 
 def _compact(
@@ -59,13 +90,6 @@ def _compact(
     from tidemark.storage.local_store import spark_root
 
     coordinator = context.coordinator(name)
-    objects = coordinator.objects
-
-    def put_job(key: str, record: JobRecord) -> PutOutcome:
-        outcome = objects.put(key, record)
-        refuse_doomed(coordinator, record.checkpoint)
-        return outcome
-
     task = CompactionTask(
         pipeline=name,
         timeline=newest.plan.slot.timeline,
@@ -87,8 +111,8 @@ def _compact(
             clock=context.clock,
             write_ids=random_id,
             listener=both_listeners(listener, context.listener),
-            put_job=put_job,
-            put_record=objects.put,
+            put_job=partial(_put_job, coordinator),
+            put_record=coordinator.objects.put,
         )
         return compactor.compact(task)
 

@@ -90,7 +90,8 @@ def erase(context: Context, name: str, request: ErasureRequest) -> ErasureReport
 
 def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> ErasureReport:
     """The findings of all erasers. Raises whatever any of them raises, before the first change."""
-    first, *behind = [_search(context, eraser) for eraser in erasers]
+    uids = [eraser.request.uid for eraser in erasers]
+    first, *behind = [_search(eraser, uids) for eraser in erasers]
     found = _chained(context, name, first.uid)
     if found is None:
         return replace(first, is_declared=False)
@@ -122,12 +123,12 @@ def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Erase
     return made
 
 
-def _search(context: Context, eraser: Eraser) -> ErasureReport:
+def _search(eraser: Eraser, reached: Sequence[str]) -> ErasureReport:
     searcher = eraser.searcher
     found = searcher.search_keys()
     refuse_held(eraser.coordinator, found)
     wanted = eraser.request
-    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, residue=erasure_residue(found, searcher))
+    return ErasureReport(uid=wanted.uid, key=wanted.key, found=found, residue=erasure_residue(found, searcher, reached))
 
 
 def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:

@@ -25,6 +25,7 @@ from tidemark.model.checkpoint.manifest import (
 )
 from tidemark.model.checkpoint.messages import Message
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.row_tables import RowTable
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import PutOutcome
 from tidemark.model.core.log_records import BoundedRead, ReadBounds, Wanted
@@ -99,11 +100,34 @@ class TableFiles(Protocol):
         """
 
 
+class RowFiles(Protocol):
+    """Data files of sinks and dead letters. Only compactions use it."""
+
+    def merge(
+        self, table: RowTable, files: Sequence[tuple[Segment, LiveFile]], folder: str, rows_per_file: int
+    ) -> WrittenRun:
+        """Writes the rows of files that have not expired, in the order of the files, each with its checkpoint. Durable.
+
+        Args:
+            table: the table; the written files have its columns and `ROW_CHECKPOINT`.
+            files: the files, with the segments that name them.
+            folder: the target, relative to the warehouse; no other process uses it.
+            rows_per_file: the most rows of a file.
+
+        Raises:
+            StoreError: a file cannot be read, or written.
+        """
+
+
 class KeyFiles(Protocol):
-    """Data files of state tables, and the keys in them. Only erasures use it."""
+    """Data files of tables, and the keys in them. Only erasures use it."""
 
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
         """Returns the number of a key's rows in a file.
+
+        In a file of state or of a sink these have the values of the key in its columns; a sink without these columns
+        has none, and its rows must be of `key.uids`. In a file of dead letters they are the letters that belong to the
+        key (`letter_keys`).
 
         Raises:
             StoreError: the file is missing, or cannot be read.
@@ -128,13 +152,12 @@ class KeyFiles(Protocol):
         """
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
-        """Returns the number of rows with a key in a file of dead letters or of a sink.
+        """Returns the number of rows with some values in a file; see `rows_of`.
 
         Args:
             table: path relative to the warehouse.
             file: a file of the table.
-            columns: key columns with their values. Rows are compared in these columns if the file has all of them;
-                otherwise, if it has raw keys and values, their texts are searched for all values.
+            columns: columns with their values.
 
         Raises:
             StoreError: the file is missing, or cannot be read.
@@ -159,6 +182,7 @@ __all__ = [
     "PartitionLog",
     "PlanRequest",
     "PutOutcome",
+    "RowFiles",
     "Sender",
     "SourceLog",
     "StateTables",

@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tidemark.model.checkpoint.manifest import LiveFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, appended_of
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.local_store import Root, arrow_place, join_path
-from tidemark.tables.delta_reader import unusable_table
+from tidemark.storage.local_store import Root
+from tidemark.tables.row_files import may_hold, read_file
 
 _POSITION = ["topic", "partition", "offset"]
 _WHY = [*_POSITION, "uid", "reason"]
@@ -59,7 +59,7 @@ def reasons_at(
 def read_letters(
     warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
 ) -> Iterator[tuple[str, int, pa.Table]]:
-    """Yields the dead letters of a handle, file by file, with their table and the checkpoint that wrote them.
+    """Yields the dead letters of a handle with the checkpoint that wrote them, and the table that it wrote them to.
 
     Args:
         warehouse: the warehouse.
@@ -70,9 +70,40 @@ def read_letters(
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
+    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
     for segment, f in files_of(warehouse, handle):
-        if checkpoint in (None, f.checkpoint):
-            yield segment.path, f.checkpoint, _read(warehouse, segment, f, columns)
+        if checkpoint is None or may_hold(segment, f, checkpoint):
+            rows = read_file(warehouse, held, segment, f, columns, checkpoint or 0)
+            for made, part in _by_checkpoint(rows):
+                yield appended_of(segment.path), made, part
+
+
+def find_letters(
+    warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
+) -> list[tuple[str, int, str, int, int]]:
+    """Finds dead letters at positions (topic, partition, offset), whatever checkpoint wrote them.
+
+    Returns:
+        Of each letter: the table that it was written to, its checkpoint, topic, partition and offset.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    found = []
+    for table, made, part in read_letters(warehouse, handle, _POSITION):
+        places = zip(*(part[name].to_pylist() for name in _POSITION), strict=True)
+        found += [(table, made, *place) for place in places if place in positions]
+    return found
+
+
+def _by_checkpoint(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Splits rows by the checkpoint in `ROW_CHECKPOINT`, which they lose."""
+    ordered = rows.sort_by(ROW_CHECKPOINT)
+    ends = pc.run_end_encode(ordered[ROW_CHECKPOINT].combine_chunks()) if ordered.num_rows else None
+    first = 0
+    for end, made in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True) if ends else ():
+        yield made, ordered.slice(first, end - first).drop_columns([ROW_CHECKPOINT])
+        first = end
 
 
 def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[str, Any]]:
@@ -84,14 +115,7 @@ def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[s
 
 
 def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
+    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
     for segment, f in files_of(warehouse, handle):
-        if f.checkpoint == checkpoint:
-            yield _read(warehouse, segment, f, columns)
-
-
-def _read(warehouse: Root, segment: Segment, f: LiveFile, columns: list[str]) -> pa.Table:
-    path, system = arrow_place(join_path(warehouse, segment.path, f.path))
-    try:
-        return pq.read_table(path, columns=columns, partitioning=None, filesystem=system)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise unusable_table(join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}") from error
+        if may_hold(segment, f, checkpoint):
+            yield read_file(warehouse, held, segment, f, columns, checkpoint).drop_columns([ROW_CHECKPOINT])

@@ -6,15 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.row_tables import sink_rows
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
-from tidemark.model.state.sink_evolution import sources_of
 from tidemark.readers.state_reader import files_of
-from tidemark.storage.local_store import Root, arrow_place, join_path
-from tidemark.tables.delta_reader import unusable_table
+from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
+from tidemark.tables.row_files import may_hold, read_file
 
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 
@@ -26,8 +25,7 @@ def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
         StoreError: a version or a file of the handle is missing.
     """
     schema = arrow_schema(table.stored).append(_CHECKPOINT)
-    parts = [part for checkpoint in _checkpoints(warehouse, table) for part in _rows(warehouse, table, checkpoint)]
-    rows = pa.concat_tables([schema.empty_table(), *parts])
+    rows = pa.concat_tables([schema.empty_table(), *_rows(warehouse, table)])
     order = ["_checkpoint", *(name for name, _ in ROW_ID[1:])]
     return rows.sort_by([(name, "ascending") for name in order])
 
@@ -84,34 +82,11 @@ def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:
         raise UsageError(f"not a value of column {name} ({of}): {text!r}", next=f"give a value of {name}.") from error
 
 
-def _checkpoints(warehouse: Root, table: SinkTable) -> list[int]:
-    return sorted({f.checkpoint for _, f in files_of(warehouse, table.handle)})
-
-
-def _rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[pa.Table]:
-    schema = arrow_schema(table.stored)
+def _rows(warehouse: Root, table: SinkTable, checkpoint: int = 0) -> Iterator[pa.Table]:
+    """The rows of each file, with `_checkpoint`; only those of one checkpoint if one is given."""
+    held = sink_rows("", table)
+    names = [name for name, _ in table.stored]
     for segment, f in files_of(warehouse, table.handle):
-        if f.checkpoint != checkpoint:
-            continue
-        path, system = arrow_place(join_path(warehouse, segment.path, f.path))
-        try:
-            held = pq.read_table(
-                path, columns=_stored_columns(table, segment.path), partitioning=None, filesystem=system
-            )
-            rows = pa.table([_column(held, of) for of in schema], schema=schema)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise unusable_table(
-                join_path(warehouse, segment.path), f"file {f.path} cannot be read: {error}"
-            ) from error
-        yield rows.append_column(_CHECKPOINT, pa.repeat(pa.scalar(checkpoint, pa.int64()), rows.num_rows))
-
-
-def _stored_columns(table: SinkTable, path: str) -> list[str]:
-    """Returns the columns to read from one of its tables, which another declaration may have begun."""
-    return [*sources_of(table, path), *(name for name, _ in ROW_ID)]
-
-
-def _column(rows: pa.Table, of: pa.Field) -> pa.ChunkedArray:
-    if of.name not in rows.column_names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, of.type)])
-    return rows[of.name].cast(of.type)
+        if not checkpoint or may_hold(segment, f, checkpoint):
+            rows = read_file(warehouse, held, segment, f, names, checkpoint)
+            yield rows.rename_columns([*names, _CHECKPOINT.name])

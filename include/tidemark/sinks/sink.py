@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tidemark.model.checkpoint.sink_traits import AHEAD, COMMITTED, OUTBOX, SinkTraits
@@ -85,6 +86,11 @@ class Sink(ABC):
     def destination(self) -> str:
         """Where rows end up, for messages to people."""
         return f"{self.kind} {self.name}"
+
+    @property
+    def expires_after(self) -> timedelta | None:
+        """How long rows stay in the sink's table in the warehouse, by logical time; None = for ever."""
+        return None
 
     def check(self, uid: str, emitted: FieldType) -> None:
         """Checks that the sink can take the rows of an operator.

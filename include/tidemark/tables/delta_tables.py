@@ -6,23 +6,22 @@ would count twice. Spark never commits to these tables.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
-from tidemark.storage.local_store import Root, WarehousePath, arrow_place, join_path, storage_options, to_metadata
+from tidemark.storage.local_store import Root, WarehousePath, join_path, storage_options, to_metadata
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refuse_away, segment_files, unusable_table
 from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, sync_folder, translate_disk_errors
 
@@ -30,7 +29,6 @@ from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, s
 PARTITION_COLUMNS: tuple[tuple[str, str], ...] = (("_level", "INT"), ("_checkpoint", "BIGINT"))
 """Partition columns of every Tidemark table, after its own columns."""
 
-_PLACE = ["topic", "partition", "offset"]
 _DELTA_PRIMITIVES = {
     "BOOLEAN": "boolean",
     "INT": "integer",
@@ -296,29 +294,6 @@ class DeltaTables:
             StoreError: the table has no such version, or has other files in it than were committed.
         """
         return segment_files(join_path(self.warehouse, segment.path), segment)
-
-    def find_letters(
-        self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-    ) -> list[tuple[str, int, str, int, int]]:
-        """Finds the rows of dead-letter tables at positions (topic, partition, offset), whatever checkpoint wrote them.
-
-        Returns:
-            Table, checkpoint, topic, partition and offset of each row.
-
-        Raises:
-            StoreError: a version or a file of the handle is missing.
-        """
-        found = []
-        for segment, f in ((of, file) for of in handle for file in self.files_of(of)):
-            path, system = arrow_place(join_path(self.warehouse, segment.path, f.path))
-            try:
-                rows = pq.read_table(path, columns=_PLACE, partitioning=None, filesystem=system)
-            except (OSError, pa.ArrowInvalid) as error:
-                table = join_path(self.warehouse, segment.path)
-                raise unusable_table(table, f"file {f.path} cannot be read: {error}") from error
-            places = zip(*(rows[name].to_pylist() for name in _PLACE), strict=True)
-            found += [(segment.path, f.checkpoint, *place) for place in places if place in positions]
-        return found
 
     def make_durable(self, commits: Iterable[Commit], folders: Iterable[str]) -> None:
         """Fsyncs the files of an attempt and reads every commit back; see `ports.StateTables`."""

@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.retention.erasure import ErasedKey
-from tidemark.model.schema.operator_schema import key_text
+from tidemark.model.retention.letter_keys import belongs_to
 from tidemark.ports import LiveFile, WrittenFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
 
 Footers = Callable[[str, int, Sequence[str]], WrittenRun]
 """`engine.write.parquet_writer.written_run`: files of a folder with footers, given the rows and bounded columns."""
-_GROUP = "_key_group"
+_GROUP, _UID = "_key_group", "_uid"
 _RAW = ("key", "value")
 """Columns of dead letters with the raw data from Kafka."""
 
@@ -38,7 +39,7 @@ class ParquetKeyFiles:
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
         """See `ports.KeyFiles`."""
         with self._opened(table, file) as opened:
-            return sum(_count(_mask(opened, n, key)) for n in _groups(opened, key.group))
+            return sum(_count(_mask(table, opened, n, key)) for n in _groups(opened, key.group))
 
     def without(
         self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
@@ -52,20 +53,14 @@ class ParquetKeyFiles:
                 rows += self._copied(table, f, key, target / name)
                 made[f.path] = f"{target.name}/{name}"
             fsync(target)
-            written = {w.path: w for w in self.footers(str(target), rows, (*key.columns, _GROUP)).files}
+            written = {w.path: w for w in self.footers(str(target), rows, (*key.columns, _GROUP, ROW_CHECKPOINT)).files}
         return {path: written.get(name) for path, name in made.items()}
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
         """See `ports.KeyFiles`."""
+        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
         with self._opened(table, file) as opened:
-            names = set(opened.schema_arrow.names)
-            if set(columns) <= names:
-                key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
-                return sum(_count(_mask(opened, n, key)) for n in range(opened.num_row_groups))
-            if not set(_RAW) <= names:
-                return 0
-            texts = [key_text(value) for value in columns.values()]
-            return sum(_count(_raw_mask(opened, n, texts)) for n in range(opened.num_row_groups))
+            return sum(_count(_mask(table, opened, n, key)) for n in range(opened.num_row_groups))
 
     def _copied(self, table: str, file: LiveFile, key: ErasedKey, target: Path) -> int:
         rows, touched = 0, set[int]()
@@ -78,7 +73,7 @@ class ParquetKeyFiles:
                 for n in range(opened.num_row_groups):
                     held = opened.read_row_group(n)
                     if n in touched:
-                        held = held.filter(pc.invert(_mask_of(held, key)))
+                        held = held.filter(pc.invert(_mask_of(table, held, key)))
                     if held.num_rows:
                         writer.write_table(held)
                         rows += held.num_rows
@@ -106,27 +101,47 @@ def _groups(opened: pq.ParquetFile, group: int) -> list[int]:
     return found
 
 
-def _mask(opened: pq.ParquetFile, n: int, key: ErasedKey) -> Any:
-    return _mask_of(opened.read_row_group(n, columns=list(key.columns)), key)
+def _mask(table: str, opened: pq.ParquetFile, n: int, key: ErasedKey) -> Any:
+    wanted = _RAW if _is_letters(table) else (*key.columns, *([_UID] if _is_sink(table) else ()))
+    columns = [name for name in wanted if name in opened.schema_arrow.names]
+    return _mask_of(table, opened.read_row_group(n, columns=columns), key)
 
 
-def _mask_of(held: pa.Table, key: ErasedKey) -> Any:
+def _mask_of(table: str, held: pa.Table, key: ErasedKey) -> Any:
+    if _is_letters(table):
+        return _letters_of(held, key)
+    if not set(key.columns) <= set(held.column_names):
+        return pa.repeat(pa.scalar(False), held.num_rows)
     found = None
     for name, value in zip(key.columns, key.values, strict=True):
-        column = held.column(name)
-        equal = pc.fill_null(pc.equal(column, pa.scalar(value).cast(column.type)), False)
+        equal = pc.fill_null(_equal(held.column(name), value), False)
         found = equal if found is None else pc.and_(found, equal)
+    if key.uids and _is_sink(table):
+        found = pc.and_(found, pc.is_in(held.column(_UID), pa.array(sorted(key.uids))))
     return found
 
 
-def _raw_mask(opened: pq.ParquetFile, n: int, texts: Sequence[str]) -> Any:
-    """Returns rows whose raw key and value, taken together, contain every text."""
-    held, found = opened.read_row_group(n, columns=list(_RAW)), None
-    for text in texts:
-        parts = [pc.fill_null(pc.match_substring(held.column(c), pattern=text.encode()), False) for c in _RAW]
-        either = pc.or_(*parts)
-        found = either if found is None else pc.and_(found, either)
-    return found
+def _equal(column: pa.ChunkedArray, value: object) -> Any:
+    try:
+        return pc.equal(column, pa.scalar(value).cast(column.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.repeat(pa.scalar(False), len(column))  # a sink has a column of the same name for something else
+
+
+def _letters_of(held: pa.Table, key: ErasedKey) -> Any:
+    columns = dict(zip(key.columns, key.values, strict=True))
+    rows = zip(*(held.column(name).to_pylist() for name in _RAW), strict=True)
+    return pa.array([belongs_to(raw, value, columns) for raw, value in rows], pa.bool_())
+
+
+def _is_sink(table: str) -> bool:
+    """Whether a table has rows that operators have emitted, each with its operator."""
+    return table.split("/")[1:2] in (["sinks"], ["outbox"])
+
+
+def _is_letters(table: str) -> bool:
+    """Whether a table has dead letters, whose columns are never those of a key, whatever their names."""
+    return table.split("/")[1:2] == ["dead_letters"]
 
 
 def _count(mask: Any) -> int:

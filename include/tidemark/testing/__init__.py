@@ -32,6 +32,7 @@ from tidemark.testing.twin.memory import (
     MemoryTables,
     SequentialIds,
 )
+from tidemark.testing.twin.row_files import emitted_rows
 
 __all__ = ["BARRIER", "CRASH", "Barrier", "Crash", "Overwrite", "Replayed", "replay"]
 
@@ -185,14 +186,14 @@ class Replayed:
         """Returns the operator's dead letters, ordered by their positions."""
         found = self._at(checkpoint)
         ack = None if found is None else found.ack(uid)
-        rows = [] if ack is None else self._world.tables.rows(ack.dead_letters)
+        rows = [] if ack is None else emitted_rows(self._world.tables, ack.dead_letters)
         return sorted(rows, key=lambda r: (str(r["topic"]), str(r["partition"]), int(str(r["offset"]))))
 
     def emitted(self, uid: str, checkpoint: Checkpoint | None = None) -> list[Mapping[str, object]]:
         """Returns the rows in the sink of a `Process` after a checkpoint: emitted fields, uid, position and number."""
         found = self._at(checkpoint)
         table = None if found is None else found.sinks.get(uid)
-        rows = [] if table is None else self._world.tables.rows(table.handle)
+        rows = [] if table is None else emitted_rows(self._world.tables, table.handle)
         return sorted(rows, key=lambda r: tuple(str(r[n]).zfill(20) for n in ("_topic", "_partition", "_offset", "_n")))
 
     def sent(self, topic: str) -> list[tuple[str, dict[str, Any]]]:

@@ -132,7 +132,7 @@ class CheckpointCoordinator:
         write_ids: the only source of randomness.
         listener: called at every step.
         files_exist: checks whether all files of a handle exist, before a compaction is adopted.
-        find_letters: finds rows of dead-letter tables, for a plan that repeats a redrive.
+        find_letters: finds rows of dead-letter tables, for a plan with a redrive.
         foreign: the tables that broadcast states copy; None if no pipeline has any.
         name: the pipeline's name, for the commands in error messages.
         index: index of the pipeline's manifests. Only retention uses it.

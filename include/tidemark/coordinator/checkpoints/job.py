@@ -15,7 +15,7 @@ from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkE
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
-from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.plan import CheckpointPlan, dead_letters_path
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import (
@@ -181,8 +181,8 @@ class CommitGap:
 
 def extend_handle(handle: StateHandle, done: Committed) -> StateHandle:
     """The handle after a commit: the new segment replaces the one of the same table."""
-    older = tuple(s for s in handle.segments if s.path != done.segment.path)
-    return StateHandle((*older, done.segment))
+    older = (s for s in handle if s.path != done.segment.path)
+    return handle.with_segments((*older, done.segment))
 
 
 # The outputs of an operator other than its state: dead letters, and the rows that a process emits to a sink.
@@ -252,7 +252,7 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
     """Path of an operator's dead-letter table, relative to the warehouse."""
-    return f"{plan.pipeline}/dead_letters/{uid}/{plan.slot.timeline}"
+    return dead_letters_path(plan.pipeline, uid, plan.slot.timeline)
 
 
 def skip_nothing(sink: str) -> Collection[str]:

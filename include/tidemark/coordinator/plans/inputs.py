@@ -9,8 +9,9 @@ from tidemark.coordinator.records.timelines import Head, is_void
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, IncompatibleStateError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.plan import Slot
-from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
+from tidemark.model.checkpoint.plan import Slot, dead_letters_path
+from tidemark.model.checkpoint.row_tables import base_of
+from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle, is_base, owner_of
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
@@ -316,20 +317,44 @@ class InputPlanner:
         handles, adopted, wholly = {}, dict[str, str](), dict[str, int]()
         for uid in schemas:
             handle = carried.state(uid)
+            # The columns of a folder that neither the handle nor the parent names are unknown.
             readable = {*handle.folders, parent.tables.get(uid)}
             handles[uid], found = self._adopt_newest(uid, slot.timeline, handle, readable)
             if found is not None:
                 adopted[uid], record = found
                 wholly[uid] = record.input.through if record.deepest else 0
+        letters = {}
+        for uid in schemas:
+            path = dead_letters_path(pipeline.name, uid, slot.timeline)
+            letters[uid], key = self.adopt_rows(path, slot.timeline, carried.dead_letters(uid))
+            adopted |= key
         return PlannedInputs(
             handles=handles,
-            dead_letters={uid: carried.dead_letters(uid) for uid in schemas},
+            dead_letters=letters,
             kept={uid: carried.folder(uid) for uid in schemas},
             schemas={uid: _absorbed(carried.schema(uid, handles[uid]), wholly.get(uid, 0)) for uid in schemas},
             adopted=adopted,
             left_behind=carried.left_behind,
             operator_states=carried.operator_states,
         )
+
+    def adopt_rows(self, path: str, timeline: str, handle: StateHandle) -> tuple[StateHandle, dict[str, str]]:
+        """Adopts the newest compaction of a sink or of dead letters.
+
+        Args:
+            path: the table that the timeline appends to.
+            timeline: the timeline of the plan.
+            handle: the rows, as the parent left them.
+
+        Returns:
+            The handle to plan with, and the record that it uses by owner, if any.
+        """
+        if not handle:
+            return handle, {}
+        # A table that was begun with other columns has another path, so its compactions have another base.
+        readable = {base_of(path), *(s.path for s in handle)}
+        merged, found = self._adopt_newest(owner_of(path), timeline, handle, readable)
+        return merged, {} if found is None else {owner_of(path): found[0]}
 
     def _adopt_newest(
         self, uid: str, timeline: str, handle: StateHandle, readable: Collection[str | None]
@@ -338,8 +363,7 @@ class InputPlanner:
             merged = adopt(handle, record)
             if merged == handle:
                 return handle, None
-            # The columns of a folder that neither the handle nor the parent names are unknown.
-            known = all(folder in readable for folder in record.output.folders)
+            known = all(_layout_of(segment) in readable for segment in record.output)
             if merged is None or not known or is_void(self.objects, record):
                 continue
             if self._is_whole(record.output):
@@ -373,9 +397,15 @@ class InputPlanner:
             return None
 
 
+def _layout_of(segment: Segment) -> str:
+    """The folder of a segment of state, whose tables have the same columns; the table of a segment of rows."""
+    folder = segment.path.rpartition("/")[0]
+    return segment.path if "~" in owner_of(segment.path) else folder
+
+
 def absorbed_through(handle: StateHandle) -> int:
     """The checkpoint up to which a compaction has absorbed a state; 0 if none has."""
-    return next((segment.through for segment in handle if segment.path.endswith("/base")), 0)
+    return next((segment.through for segment in handle if is_base(segment.path)), 0)
 
 
 def read_checkpoint(key: str, default: int) -> int:
@@ -392,7 +422,7 @@ def _absorbed(schema: OperatorSchema, through: int) -> OperatorSchema:
 def adopt(handle: StateHandle, record: CompactionRecord) -> StateHandle | None:
     """Replaces a compaction's input in a handle by its output; None if the input is not an exact prefix of the handle.
 
-    A handle can be cut inside a segment only if the segment is of a `runs` table, in which each run keeps its own
+    A handle can be cut inside a segment only if checkpoints commit to its table, in which each run keeps its own
     checkpoint id, and only if the compaction read the same segment from the same lower bound.
     """
     if not handle.has_prefix(record.input) or record.output.through != record.input.through:
@@ -406,12 +436,12 @@ def adopt(handle: StateHandle, record: CompactionRecord) -> StateHandle | None:
         if remaining is None:
             return None
         rest.append(remaining)
-    return StateHandle((*record.output.segments, *rest))
+    return handle.with_segments((*record.output.segments, *rest))
 
 
 def _behind(segment: Segment, cut: int, read: StateHandle) -> Segment | None:
     part = read.segment_of(segment.path)
-    if not segment.path.endswith("/runs") or part is None or (part.after, part.through) != (segment.after, cut):
+    if is_base(segment.path) or part is None or (part.after, part.through) != (segment.after, cut):
         return None
     return replace(
         segment,

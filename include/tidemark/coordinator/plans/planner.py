@@ -1,8 +1,10 @@
 """The planner freezes everything that decides a checkpoint's result, before anything is read."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 
 from tidemark.coordinator.plans.cut import Bound, mean_bytes
@@ -18,23 +20,26 @@ from tidemark.coordinator.plans.replay_ranges import (
     steps,
 )
 from tidemark.coordinator.plans.runs import Runs
-from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.sink_inputs import FittingSink, planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.records.timelines import Erasures, Freezer, Head, Stops, Timelines, refuse_stillborn
 from tidemark.declare.pipeline import Broadcast, Pipeline
-from tidemark.errors import ConflictError, DataLostError, StoreError, UsageError
+from tidemark.errors import ConflictError, CorruptObjectError, DataLostError, StoreError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.redrive import RedriveRecord
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 from tidemark.sql.resolve import names_of, stored_texts
+
+_log = logging.getLogger("tidemark")
 
 # Freezes a version of every foreign table, and decides which of them the checkpoint copies.
 _SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
@@ -226,8 +231,9 @@ class Planner:
         reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent, free)
         if not isinstance(reading, _Reading):
             return reading
+        draft = self._draft(pipeline, request, parent, free.slot, reading)
         draft = replace(
-            self._with_redrives(pipeline, self._draft(pipeline, request, parent, free.slot, reading), parent, reading),
+            self._without_expired_letters(pipeline, self._with_redrives(pipeline, draft, parent, reading)),
             parent_revision=parent.revision,
             erasures=Erasures(self.objects).newest(),
         )
@@ -296,11 +302,24 @@ class Planner:
         is_new = self.objects.read(RedriveRecord, keys.redrive_key(draft.requests_seen + 1)) is not None
         return planner.take_up(draft) if is_new else draft
 
+    def _without_expired_letters(self, pipeline: Pipeline, draft: CheckpointPlan) -> CheckpointPlan:
+        """Hides the dead letters that have expired, but for those that the plan redrives and later ones."""
+        hidden = {}
+        for uid, handle in draft.dead_letters.items():
+            redrive = draft.redrive_of(uid)
+            oldest = min((rows.checkpoint for rows in redrive.rows), default=None) if redrive else None
+            made = self._hide_expired(draft.slot, draft.logical_time_ms, handle, pipeline.keep_dead_letters_for)
+            hidden[uid] = made if oldest is None else replace(made, expired=min(made.expired, oldest - 1))
+        return replace(draft, dead_letters=hidden)
+
     def _draft(
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
     ) -> CheckpointPlan:
         inputs = self._inputs(pipeline, request, parent, slot)
-        fitting = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects))
+        logical_ms = max(reading.logical_time_ms, parent.logical_time_ms or 0)
+        hide = partial(self._hide_expired, slot, logical_ms)
+        declared = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects))
+        fitting, adopted = self._compacted_sinks(declared, slot.timeline, hide)
         number = self._freezer.take_id(slot, (parent.id or 0) + 1)
         sinks = planned_sinks(fitting, number)
         return CheckpointPlan(
@@ -317,10 +336,10 @@ class Planner:
             outboxes=planned_outboxes(parent, sinks),
             tables=inputs.tables(pipeline.name, slot.timeline, number),
             schemas=inputs.schemas,
-            adopted=inputs.adopted,
+            adopted={**inputs.adopted, **adopted},
             left_behind=inputs.left_behind,
             operator_states=inputs.operator_states,
-            logical_time_ms=max(reading.logical_time_ms, parent.logical_time_ms or 0),
+            logical_time_ms=logical_ms,
             watermark_ms=reading.watermark_ms,
             watermarks=reading.watermarks,
             broadcast_versions=reading.copied.versions,
@@ -342,9 +361,44 @@ class Planner:
             reduced_to=reading.reduced_to,
         )
 
+    def _compacted_sinks(
+        self,
+        fitting: Mapping[str, FittingSink],
+        timeline: str,
+        hide: Callable[[StateHandle, timedelta | None], StateHandle],
+    ) -> tuple[dict[str, FittingSink], dict[str, str]]:
+        """The same sinks with the compactions of their rows that the plan adopts, and the records of these by owner.
+
+        Args:
+            fitting: the sinks as the parent left them.
+            timeline: the timeline of the plan.
+            hide: hides the rows that have expired.
+        """
+        found, adopted = dict[str, FittingSink](), dict[str, str]()
+        for uid, sink in fitting.items():
+            handle, key = self._input_planner.adopt_rows(sink.old.path, timeline, sink.old.handle)
+            found[uid] = replace(sink, old=replace(sink.old, handle=hide(handle, sink.keep_for)))
+            adopted |= key
+        return found, adopted
+
+    def _hide_expired(self, slot: Slot, now_ms: int, handle: StateHandle, keep_for: timedelta | None) -> StateHandle:
+        """The handle of a sink or of dead letters without the rows that have expired at a logical time."""
+        if keep_for is None or not handle:
+            return handle
+        until_ms = now_ms - keep_for // _MS
+        try:
+            found = Timelines(self.objects).newest_until(slot.timeline, slot.sequence - 1, until_ms, handle.expired)
+        except CorruptObjectError as error:
+            _log.warning("rows that may have expired are kept: %s", error.what)
+            return handle
+        return replace(handle, expired=max(handle.expired, found))
+
+    @property
+    def _input_planner(self) -> InputPlanner:
+        return InputPlanner(objects=self.objects, files_exist=self.files_exist)
+
     def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
-        planner = InputPlanner(objects=self.objects, files_exist=self.files_exist)
-        return planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
+        return self._input_planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _refuse_stillborn(self, head: Head) -> None:
         """Refuses a timeline whose parent was released, or revised by an erasure, before the genesis was written."""

@@ -44,7 +44,7 @@ class RedrivePlanner:
     Attributes:
         objects: the store.
         pipeline: the current declaration.
-        find: finds rows of dead-letter tables. Only a plan that repeats a redrive asks for them.
+        find: finds rows of dead-letter tables. Only a plan with a redrive asks for them.
     """
 
     objects: Objects
@@ -69,7 +69,7 @@ class RedrivePlanner:
                 rows=group_rows(rows),
             )
             for uid, found in sorted(wanted.items())
-            if (rows := self._named(draft, uid, history.open_rows(found)))
+            if (rows := self._there(draft, uid, history.open_rows(found)))
         )
         return replace(draft, redrives=redrives, requests_seen=new[-1].number)
 
@@ -120,10 +120,10 @@ class RedrivePlanner:
             return RedriveHistory(plans={}, redriven={})
         return RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
 
-    def _named(self, draft: CheckpointPlan, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
-        """The rows of tables that the plan names."""
-        tables = {segment.path for segment in draft.dead_letters.get(uid, StateHandle())}
-        return {row for row in rows if row.table in tables}
+    def _there(self, draft: CheckpointPlan, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
+        """The rows that are there: others were erased since, or have expired, or another branch wrote them."""
+        there = set(self._stored(draft, uid, [row.record for row in rows])) if rows else set()
+        return {row for row in rows if (row.table, row.checkpoint, row.topic, row.partition, row.offset) in there}
 
 
 def _row(place: StoredPlace, history: RedriveHistory) -> LetterRow | None:

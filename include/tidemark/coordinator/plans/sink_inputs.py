@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.timelines import Head, Timelines
@@ -238,10 +239,12 @@ class FittingSink:
     Attributes:
         old: the sink as the parent left it; the declared one if it has no rows.
         declared: as the pipeline declares it.
+        keep_for: how long its rows stay, by logical time; None = for ever.
     """
 
     old: SinkTable
     declared: SinkTable
+    keep_for: timedelta | None = None
 
 
 def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live: bool) -> Mapping[str, FittingSink]:
@@ -262,7 +265,8 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live:
         covered = old.coverage(parent.topic_ids)
         old = replace(old if old.handle else declared, covered=covered, emitted_until={})
         misfits += sink_misfits(operator.uid, old, declared)
-        found[operator.uid] = FittingSink(old=old, declared=declared)
+        keep_for = None if operator.sink is None else operator.sink.expires_after
+        found[operator.uid] = FittingSink(old=old, declared=declared, keep_for=keep_for)
     if misfits:
         raise IncompatibleStateError(
             f"the pipeline does not fit its sinks: {'; '.join(map(str, misfits))}",

@@ -138,6 +138,40 @@ class Timelines:
         """The newest checkpoint of a timeline whose logical time is not after `when_ms`; None if there is none."""
         return next((found for found in self.chain(timeline) if found.plan.logical_time_ms <= when_ms), None)
 
+    def newest_until(self, timeline: str, sequence: int, when_ms: int, known: int = 0) -> int:
+        """The id of the newest checkpoint whose logical time is not after `when_ms`, without reading the whole chain.
+
+        Logical time never decreases on a timeline.
+
+        Args:
+            timeline: the timeline.
+            sequence: the last slot to look at.
+            when_ms: the time.
+            known: id of a checkpoint of the chain that is not later; 0 if none is known.
+
+        Returns:
+            0 if there is none.
+        """
+        first = None if not known else self.find(known)
+        low = first.plan.slot.sequence if first is not None and first.plan.slot.timeline == timeline else 0
+        step = 1
+        while low < sequence:
+            place = min(low + step, sequence)
+            if _logical_time(self.entry_at(timeline, place)) <= when_ms:
+                low, step = place, 2 * step
+            elif place == low + 1:
+                break
+            else:
+                sequence, step = place - 1, 1
+        entry = self.entry_at(timeline, low)
+        if isinstance(entry, Checkpoint):
+            return entry.id
+        genesis = self.entry_at(timeline, 1)
+        if not isinstance(genesis, Genesis):
+            return 0
+        parent = self._nearest(genesis.parent)
+        return 0 if parent is None else self.newest_until(*_place(parent), when_ms, known)
+
     def ancestry(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """A completed checkpoint and its ancestors, newest first."""
         found: Checkpoint | None = checkpoint
@@ -244,6 +278,17 @@ class Timelines:
             except ReleasedError:
                 checkpoint_id = self.plan(checkpoint_id).parent
         return None
+
+
+def _logical_time(entry: SlotEntry | None) -> int:
+    """The logical time at an entry; 0 where no entry is left."""
+    if isinstance(entry, Checkpoint):
+        return entry.plan.logical_time_ms
+    return entry.logical_time_ms if isinstance(entry, Genesis) else 0
+
+
+def _place(checkpoint: Checkpoint) -> tuple[str, int]:
+    return checkpoint.plan.slot.timeline, checkpoint.plan.slot.sequence
 
 
 # Stop records: while the newest one says stopped, no plan is made.
@@ -365,7 +410,8 @@ def revision_of(objects: Objects, checkpoint: int) -> int:
 def is_stillborn(objects: Objects, genesis: Genesis) -> bool:
     """Whether a timeline began with a manifest that had been revised, unnoticed by the process that began it."""
     # An erasure revises a genesis before its parent.
-    return revision_of(objects, genesis.parent) > genesis.parent_revision
+    sinks = revision_of(objects, genesis.sinks_of) if genesis.sinks_of else 0
+    return genesis.is_behind(revision_of(objects, genesis.parent), sinks)
 
 
 def refuse_stillborn(objects: Objects, genesis: Genesis) -> None:

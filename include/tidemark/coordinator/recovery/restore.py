@@ -15,7 +15,7 @@ from tidemark.coordinator.plans.sink_inputs import SentRecords, gone_back, resto
 from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
-from tidemark.coordinator.records.timelines import refuse_stillborn
+from tidemark.coordinator.records.timelines import is_stillborn, refuse_stillborn
 from tidemark.coordinator.records.tombstones import read_release
 from tidemark.coordinator.recovery.promotion import ended_timeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -112,7 +112,8 @@ class Recovery:
             sent = gone_back(sent, made, c.log.topic_ids({*made.topic_ids, *live.topic_ids}))
         found = restored_sinks(made, live, sent, go_back=restore_point.restore_sinks)
         if found.keeps_sinks and any(table.handle for table in live.sinks.values()):
-            found = replace(found, sinks_of=_sinks_of(head.entry))
+            sinks_of, revision = _sinks_of(head.entry)
+            found = replace(found, sinks_of=sinks_of, sinks_revision=revision)
         wanted = request or restore_point.request(head.timeline)
         return replace(found, why="restore", request=wanted, closes=head.timeline)
 
@@ -171,6 +172,8 @@ class Recovery:
         if isinstance(closing, Closing):
             return closing.successor != found.timeline and self._genesis_of(again)[0] is not None
         if found.sinks_of and read_release(c.objects, f"chk-{found.sinks_of}") is not None:
+            return True
+        if is_stillborn(c.objects, found):
             return True
         return not request and c.promotion_claims.has_ended(found.timeline)
 
@@ -260,11 +263,13 @@ def _after(given_up: Genesis) -> str:
     return f"{given_up.request} after {given_up.timeline}"
 
 
-def _sinks_of(live: SlotEntry | None) -> int:
-    """The checkpoint whose sinks the live timeline has; 0 if it has none yet."""
+def _sinks_of(live: SlotEntry | None) -> tuple[int, int]:
+    """The checkpoint that the sinks of the live timeline belong to, and `Genesis.sinks_revision` of it."""
     if isinstance(live, Checkpoint):
-        return live.id
-    return live.sinks_of or live.parent if isinstance(live, Genesis) else 0
+        return live.id, live.revision + 1
+    if not isinstance(live, Genesis):
+        return 0, 0
+    return (live.sinks_of, live.sinks_revision) if live.sinks_of else (live.parent, live.parent_revision + 1)
 
 
 def _refuse_another(found: object, wanted: Genesis) -> None:

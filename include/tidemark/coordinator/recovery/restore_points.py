@@ -12,6 +12,7 @@ from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.segments import is_base, owner_of
 from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord
 from tidemark.model.retention.findings import CheckedRestorePoint, Flaws
 from tidemark.model.retention.savepoint import SavepointRecord, checked_savepoint
@@ -120,8 +121,8 @@ class RestorePoints:
         for segment in (s for handle in point.handles for s in handle):
             if segment.version in made.get(segment.path, {}):
                 continue
-            if segment.path.endswith("/base"):
-                for key in self._compactions(segment.path.split("/")[-3], segment.through):
+            if is_base(segment.path):
+                for key in self._compactions(owner_of(segment.path), segment.through):
                     _keep(made, self._compacted(key))
                     if segment.version in made.get(segment.path, {}):
                         break

@@ -1,6 +1,6 @@
 """The residue of an erasure: dead letters, sinks, topics, exports and operator lists that may still hold the key."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.publication_steps import PublicationSteps
@@ -16,8 +16,9 @@ class ErasureResidue:
     """The places that an erasure does not reach and that may hold the key.
 
     Attributes:
-        dead_letters: per table of dead letters, the number of rows that mention the key, if any.
-        sinks: per sink table or outbox with the key columns, the number of rows of the key, if any.
+        dead_letters: per table of dead letters of other operators, the number that belong to the key, if any.
+        sinks: per sink table or outbox with the key columns, the number of rows of the key that other operators have
+            emitted, if any.
         sinks_to_search: sink tables, and topics that are sent to, without the key columns; their content is unknown.
         topics: per topic, the end offset read, by partition. Records stay as long as Kafka retains them.
         exports: jobs that exported a restore point which held the key; copies of an export are recorded nowhere.
@@ -35,20 +36,26 @@ class ErasureResidue:
     publications: Mapping[str, str]
 
 
-def erasure_residue(found: KeyOccurrences, searcher: Searcher) -> ErasureResidue:
+def erasure_residue(found: KeyOccurrences, searcher: Searcher, reached: Collection[str] = ()) -> ErasureResidue:
     """Searches everything that an erasure does not rewrite.
+
+    Args:
+        found: the result of the search.
+        searcher: reads the files.
+        reached: further operators from which the same key is erased, with their dead letters and sinks.
 
     Raises:
         StoreError: a file cannot be read.
     """
     checkpoints = [e for e in found.entries if isinstance(e, Checkpoint)]
     columns = {} if found.schema is None else dict(zip((k.name for k in found.schema.keys), searcher.key, strict=True))
-    letters = [a.dead_letters for c in checkpoints for a in c.sealed.acks if a.uid in found.uids]
+    uids = {*found.uids, *reached}
+    letters = [a.dead_letters for c in checkpoints for a in c.sealed.acks if a.uid not in uids]
     told, untold = _sinks(checkpoints, columns)
     held = {int(name.removeprefix("chk-")) for name in found.by_entry if name.startswith("chk-")}
     return ErasureResidue(
         dead_letters=count_rows(searcher, letters, columns),
-        sinks=count_rows(searcher, told, columns),
+        sinks=_rows_of_others(searcher, told, found, frozenset(uids)),
         sinks_to_search=tuple(sorted(untold)),
         topics=_topics(checkpoints),
         exports=tuple(
@@ -70,6 +77,20 @@ def _sinks(checkpoints: Iterable[Checkpoint], columns: Mapping[str, object]) -> 
         if table.needs_delivery:
             untold.add(destination_of(table))
     return told, untold
+
+
+def _rows_of_others(
+    searcher: Searcher, handles: Sequence[StateHandle], found: KeyOccurrences, uids: frozenset[str]
+) -> dict[str, int]:
+    """Counts rows of the key in sinks that none of the operators has emitted, per table, if any."""
+    if found.schema is None:
+        return {}
+    key = searcher.erased_key(found.schema, uids)
+    rows = count_rows(searcher, handles, dict(zip(key.columns, key.values, strict=True)))
+    files = {(s.path, f.path): f for handle in handles for s in handle if s.path in rows for f in searcher.files_of(s)}
+    for (table, _), f in files.items():
+        rows[table] -= searcher.files.rows_of(table, f, key)
+    return {table: count for table, count in rows.items() if count}
 
 
 def count_rows(searcher: Searcher, handles: Iterable[StateHandle], columns: Mapping[str, object]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Finds a key: every file that a restore point, a plan or an adoptable compaction names is searched once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -18,6 +18,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import KeyFiles, StateTables
 
 Entry = Checkpoint | Genesis
+_SINKS = ("sinks", "outbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ class Searcher:
             by_entry[name_of(entry)] = tuple(sorted((table, path) for table, path in held))
             for (table, path), found in held.items():
                 files.setdefault(table, {})[path] = found
-        others = [h for uid, h in _unpublished(survey) if uid in uids]
+        others = list(_unpublished(survey, uids))
         return KeyOccurrences(
             survey=survey,
             uids=uids,
@@ -133,7 +134,7 @@ class Searcher:
             entries=entries,
             files=files,
             by_entry={name: held for name, held in by_entry.items() if held},
-            unseen=bool(self._in(schema, others)),
+            unseen=bool(self._in(schema, uids, others)),
             heads=frozenset(
                 own[-1].id for n, own in survey.lines.checkpoints.items() if own and n not in survey.lines.closings
             ),
@@ -145,28 +146,30 @@ class Searcher:
             self._segments[segment] = tuple(self.tables.files_of(segment))
         return self._segments[segment]
 
-    def erased_key(self, schema: OperatorSchema) -> ErasedKey:
-        """The key as rows hold it."""
-        return ErasedKey.of(schema, self.key)
+    def erased_key(self, schema: OperatorSchema, uids: frozenset[str]) -> ErasedKey:
+        """The key as rows hold it; `uids` are the names of the operator."""
+        return ErasedKey.of(schema, self.key, uids)
 
     def _held_by(
         self, entry: Entry, schema: OperatorSchema | None, uids: frozenset[str]
     ) -> dict[tuple[str, str], HeldFile]:
         try:
-            return self._in(schema, (h for uid, h in handles_of(entry) if uid in uids))
+            return self._in(schema, uids, reached_handles(entry, uids))
         except StoreError:
             if isinstance(entry, Genesis) and is_stillborn(self.coordinator.objects, entry):
                 return {}  # the timeline was begun too late, its files are gone
             raise
 
-    def _in(self, schema: OperatorSchema | None, handles: Iterable[StateHandle]) -> dict[tuple[str, str], HeldFile]:
+    def _in(
+        self, schema: OperatorSchema | None, uids: frozenset[str], handles: Iterable[StateHandle]
+    ) -> dict[tuple[str, str], HeldFile]:
         """The files of handles that hold the key, by table and path."""
         found: dict[tuple[str, str], HeldFile] = {}
         for segment in dict.fromkeys(s for handle in handles for s in handle):
             for f in self.files_of(segment):
                 at = (segment.path, f.path)
                 if at not in self._held and schema is not None:
-                    self._held[at] = self.files.rows_of(segment.path, f, self.erased_key(schema))
+                    self._held[at] = self.files.rows_of(segment.path, f, self.erased_key(schema, uids))
                 if self._held.get(at):
                     found[at] = HeldFile(file=f, rows=self._held[at])
         return found
@@ -177,14 +180,46 @@ def name_of(entry: Entry) -> str:
     return entry.plan.name if isinstance(entry, Checkpoint) else f"timeline {entry.timeline}"
 
 
-def handles_of(entry: Entry) -> Iterator[tuple[str, StateHandle]]:
-    """The state that a restore point names, by uid, including state that it has left behind."""
+def handles_of(entry: Entry | CheckpointPlan) -> Iterator[tuple[str, StateHandle]]:
+    """The state that a restore point or a plan names, by uid, including state that it has left behind."""
     if isinstance(entry, Checkpoint):
         yield from ((a.uid, a.handle) for a in entry.sealed.acks)
         yield from entry.plan.left_behind.items()
     else:
         yield from entry.handles.items()
         yield from entry.left_behind.items()
+
+
+def all_handles_of(entry: Entry) -> Iterator[StateHandle]:
+    """Everything that a restore point holds: state, dead letters and sinks.
+
+    Outboxes of sinks that are no longer declared are not: their rows belong to the checkpoints that wrote them.
+    """
+    yield from (handle for _, handle in handles_of(entry))
+    yield from (handle for _, handle in _letters_of(entry))
+    yield from _sinks_of(entry)
+
+
+def reached_handles(entry: Entry | CheckpointPlan, uids: Collection[str]) -> Iterator[StateHandle]:
+    """Everything that may hold a key of an operator: its state, its dead letters, and every sink.
+
+    A sink may have belonged to another operator; each of its rows names its own.
+    """
+    yield from (handle for uid, handle in (*handles_of(entry), *_letters_of(entry)) if uid in uids)
+    yield from _sinks_of(entry)
+
+
+def _letters_of(entry: Entry | CheckpointPlan) -> Iterator[tuple[str, StateHandle]]:
+    if isinstance(entry, Checkpoint):
+        return ((a.uid, a.dead_letters) for a in entry.sealed.acks)
+    return iter(entry.dead_letters.items())
+
+
+def _sinks_of(entry: Entry | CheckpointPlan) -> Iterator[StateHandle]:
+    if isinstance(entry, Checkpoint):
+        yield from (ack.sink for ack in entry.sealed.acks)
+    else:
+        yield from (table.handle for table in entry.sinks.values())
 
 
 def list_waiting_plans(
@@ -207,16 +242,14 @@ def _entries(coordinator: CheckpointCoordinator, survey: Survey) -> Iterator[Ent
     yield from (g for name in sorted(survey.lines.geneses) if (g := survey.newborn(name)) is not None)
 
 
-def _unpublished(survey: Survey) -> Iterator[tuple[str, StateHandle]]:
+def _unpublished(survey: Survey, uids: Collection[str]) -> Iterator[StateHandle]:
+    """What plans and adoptable compactions name, and may hold a key of an operator."""
     for plan in survey.plans.values():
-        yield from _of_plan(plan)
+        yield from reached_handles(plan, uids)
     for record in survey.jobs.adoptable:
-        yield record.uid, record.output
-
-
-def _of_plan(plan: CheckpointPlan) -> Iterator[tuple[str, StateHandle]]:
-    yield from plan.handles.items()
-    yield from plan.left_behind.items()
+        name, _, kind = record.uid.partition("~")
+        if kind in _SINKS or name in uids:
+            yield record.output
 
 
 def _family(uid: str, survey: Survey) -> frozenset[str]:

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.retention.erasure_search import Entry, HeldFile, KeyOccurrences, Searcher, handles_of
+from tidemark.coordinator.retention.erasure_search import Entry, HeldFile, KeyOccurrences, Searcher, all_handles_of
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.manifest import Commit, CommitRequest, LiveFile
+from tidemark.model.checkpoint.manifest import Ack, Commit, CommitRequest, LiveFile
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.table_rewrite import Rewriting, WantedVersion
 from tidemark.ports import StateTables, TableFiles
+
+Holding = TypeVar("Holding", CheckpointPlan, Genesis)
 
 
 @dataclass(kw_only=True)
@@ -32,7 +37,7 @@ class Rewritten:
 
     def without(self, handle: StateHandle) -> StateHandle:
         """A handle without the key; unchanged if none of its tables was rewritten."""
-        return StateHandle(tuple(self.segment(s) for s in handle))
+        return handle.with_segments(self.segment(s) for s in handle)
 
     def segment(self, segment: Segment) -> Segment:
         """The replacement of a segment; the segment itself if it needs none."""
@@ -44,23 +49,39 @@ class Rewritten:
 
     def changes(self, entry: Entry) -> bool:
         """Whether a restore point names anything that was rewritten."""
-        return any(self.without(handle) != handle for _, handle in handles_of(entry))
+        return any(self.without(handle) != handle for handle in all_handles_of(entry))
 
     def revise(self, entry: Entry, erasure: int) -> Entry:
         """A restore point without the key. Its plan changes too, so that it can be replayed from its current parent."""
         if isinstance(entry, Genesis):
-            return replace(entry, handles=self.of(entry.handles), left_behind=self.of(entry.left_behind))
+            return self._revised(entry)
         plan, sealed = entry.plan, entry.sealed
+        erasures = max(erasure, plan.erasures) if self.changes(entry) else plan.erasures
         return replace(
             entry,
-            plan=replace(
-                plan,
-                handles=self.of(plan.handles),
-                left_behind=self.of(plan.left_behind),
-                erasures=max(erasure, plan.erasures) if self.changes(entry) else plan.erasures,
-            ),
-            sealed=replace(sealed, acks=tuple(replace(a, handle=self.without(a.handle)) for a in sealed.acks)),
+            plan=replace(self._revised(plan), erasures=erasures),
+            sealed=replace(sealed, acks=tuple(map(self._ack, sealed.acks))),
         )
+
+    def _revised(self, entry: Holding) -> Holding:
+        return replace(
+            entry,
+            handles=self.of(entry.handles),
+            left_behind=self.of(entry.left_behind),
+            dead_letters=self.of(entry.dead_letters),
+            sinks=self._sinks(entry.sinks),
+        )
+
+    def _ack(self, ack: Ack) -> Ack:
+        return replace(
+            ack,
+            handle=self.without(ack.handle),
+            dead_letters=self.without(ack.dead_letters),
+            sink=self.without(ack.sink),
+        )
+
+    def _sinks(self, tables: Mapping[str, SinkTable]) -> dict[str, SinkTable]:
+        return {name: replace(table, handle=self.without(table.handle)) for name, table in tables.items()}
 
     def of(self, handles: Mapping[str, StateHandle]) -> dict[str, StateHandle]:
         """Several handles without the key, by uid."""
@@ -112,7 +133,7 @@ class Rewriter:
     def _table(self, done: Rewritten, found: KeyOccurrences, table: str, held: Mapping[str, HeldFile]) -> None:
         c, folder = self.coordinator, f"{table}/{self.job}"
         replaced = self._rewrite_files(found, table, held)
-        segments = {s for e in found.entries for _, h in handles_of(e) for s in h if s.path == table}
+        segments = {s for e in found.entries for h in all_handles_of(e) for s in h if s.path == table}
         wanted = Rewriting.of({s: self.searcher.files_of(s) for s in segments}, replaced).wanted
         made: list[tuple[WantedVersion, int]] = []
         for n, version in enumerate(wanted):
@@ -135,7 +156,7 @@ class Rewriter:
             return {}
         files = [h.file for _, h in sorted(held.items())]
         c.listener("erase.files", "before")
-        written = self.searcher.files.without(table, files, self.searcher.erased_key(schema), folder)
+        written = self.searcher.files.without(table, files, self.searcher.erased_key(schema, found.uids), folder)
         c.listener("erase.files", "after")
         made: dict[str, LiveFile | None] = {}
         for f in files:

@@ -7,7 +7,7 @@ process that has used an old revision in the meantime either notices the revisio
 erasure is killed at any point, a repetition does the rest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -206,15 +206,21 @@ class Eraser:
         for genesis in (e for e in found.entries if isinstance(e, Genesis)):
             # A timeline that was begun while its parent was revised has been searched: from now on it counts like any
             # other.
-            now = parents.get(genesis.parent) or revision_of(self.coordinator.objects, genesis.parent)
-            if now > genesis.parent_revision or done.changes(genesis):
-                after = done.revise(replace(genesis, parent_revision=now), record.number)
+            now, sinks = (self._revision_after(number, parents) for number in (genesis.parent, genesis.sinks_of))
+            if genesis.is_behind(now, sinks) or done.changes(genesis):
+                seen = sinks + 1 if genesis.sinks_revision else 0
+                after = done.revise(replace(genesis, parent_revision=now, sinks_revision=seen), record.number)
                 if not self._put(record, genesis, after, done):
                     return ()
         for checkpoint in checkpoints:
             if not self._put(record, checkpoint, done.revise(checkpoint, record.number), done):
                 return ()
         return tuple(found.by_entry)
+
+    def _revision_after(self, checkpoint: int, revised: Mapping[int, int]) -> int:
+        """The revision of a manifest after this round; `revised` has those that it puts."""
+        known = revised.get(checkpoint)
+        return revision_of(self.coordinator.objects, checkpoint) if known is None and checkpoint else known or 0
 
     def _put(self, record: ErasureRecord, before: Entry, entry: Entry, done: Rewritten) -> bool:
         """Puts a revision. False if another erasure was faster, which ends this round: the next one searches again."""

@@ -15,7 +15,8 @@ from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.timelines import Erasures, is_void
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.row_tables import compacted_handles, row_tables
+from tidemark.model.checkpoint.segments import BASE, Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord, JobRecord
 from tidemark.model.retention.manifest_lines import ManifestLine
 
@@ -107,7 +108,7 @@ def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRe
     """Results of compactions, without those that are older than the one that every timeline has adopted."""
     least: dict[str, int] = {}
     for head in heads.values():
-        for uid, handle in head.handles.items():
+        for uid, handle in compacted_handles(head).items():
             base = absorbed_through(handle)
             least[uid] = min(base, least.get(uid, base))
     for uid, adopted in least.items():
@@ -121,13 +122,14 @@ def _records(objects: Objects, heads: Heads) -> Iterator[tuple[str, CompactionRe
 def _waiting(records: Mapping[str, CompactionRecord], heads: Heads) -> Iterator[CompactionRecord]:
     """Results that a plan may adopt. It reads the newest first, and stops at the one that it has adopted already."""
     ended: set[tuple[str, str]] = set()
+    of_heads = {timeline: compacted_handles(head) for timeline, head in heads.items()}
     newest_first = sorted(records.items(), key=lambda kr: (kr[1].input.through, kr[1].checkpoint, kr[0]), reverse=True)
     for _, record in newest_first:
         of = (record.timeline, record.uid)
-        head = heads.get(record.timeline)
-        if head is None or of in ended or record.uid not in head.handles:
+        handle = of_heads.get(record.timeline, {}).get(record.uid)
+        if handle is None or of in ended:
             continue
-        if adopt(head.handles[record.uid], record) == head.handles[record.uid]:
+        if adopt(handle, record) == handle:
             ended.add(of)
         elif _adoptable(record, heads):
             yield record
@@ -135,7 +137,7 @@ def _waiting(records: Mapping[str, CompactionRecord], heads: Heads) -> Iterator[
 
 def _adoptable(record: CompactionRecord, heads: Heads) -> bool:
     head = heads.get(record.timeline)
-    handle = None if head is None else head.handles.get(record.uid)
+    handle = None if head is None else compacted_handles(head).get(record.uid)
     merged = None if handle is None else adopt(handle, record)
     return merged is not None and merged != handle
 
@@ -147,15 +149,24 @@ def _may_matter(objects: Objects, job: JobRecord, heads: Heads, read: Mapping[in
     if job.kind != "compaction":
         return True
     found = read.get(job.checkpoint)
-    if found is None or found.revision != job.revision or not found.handles.get(job.uid):
+    if found is None or found.revision != job.revision:
         return False
-    return _adoptable(_result_if_ended_now(job, found), heads)
+    handle, base = _input_of(objects, job, found)
+    return bool(handle) and _adoptable(_result_if_ended_now(job, found, handle, base), heads)
 
 
-def _result_if_ended_now(job: JobRecord, found: ManifestLine) -> CompactionRecord:
+def _input_of(objects: Objects, job: JobRecord, found: ManifestLine) -> tuple[StateHandle, str]:
+    """What a compaction reads, and the table that it commits to."""
+    if job.uid in found.handles:
+        return found.handles[job.uid], f"{found.tables[job.uid]}/{BASE}"
+    # Lines of the index do not say which sink a handle belongs to.
+    entry = objects.slot(found.timeline, found.sequence)
+    tables = row_tables(entry) if isinstance(entry, Checkpoint) else ()
+    return next(((table.handle, table.base) for table in tables if table.owner == job.uid), (StateHandle(), ""))
+
+
+def _result_if_ended_now(job: JobRecord, found: ManifestLine, handle: StateHandle, base: str) -> CompactionRecord:
     """The record that the job would put if it ended now; only the range of its output counts."""
-    handle = found.handles[job.uid]
-    base = f"{found.tables[job.uid]}/base"
     segment = Segment(after=handle.after, through=handle.through, path=base, version=2**31, rows=0, bytes=0, files=0)
     return CompactionRecord(
         uid=job.uid,

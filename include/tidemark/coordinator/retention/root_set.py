@@ -213,7 +213,9 @@ def _settled(objects: Objects) -> int | None:
 def _stillborn(objects: Objects, lines: Lines, settled: int | None) -> frozenset[str]:
     """Timelines whose parent was revised before their genesis was put; empty while an erasure may be revising."""
     revisions = {c.id: c.revision for c in lines.all()}
-    found = [n for n, g in lines.geneses.items() if g.parent_revision < revisions.get(g.parent, 0)]
+    found = [
+        n for n, g in lines.geneses.items() if g.is_behind(revisions.get(g.parent, 0), revisions.get(g.sinks_of, 0))
+    ]
     return frozenset(found) if found and settled is not None and settled == Erasures(objects).newest() else frozenset()
 
 

@@ -24,9 +24,11 @@ from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
+from tidemark.tables.row_files import may_hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ class RedrivenLetters:
             (f"{segment.path}/{found.path}", found.checkpoint)
             for segment in self.plan.dead_letters[self.redrive.uid]
             for found in self.warehouse.files_of(segment)
-            if (segment.path, found.checkpoint) in made
+            if any(table == appended_of(segment.path) and may_hold(segment, found, at) for table, at in made)
         ]
         columns = ", ".join(f"`{name}` {sql}" for name, sql in DEAD_LETTER_COLUMNS)
         if not files:
@@ -197,11 +199,13 @@ class RedrivenLetters:
         tails = [("/".join(path.split("/")[-2:]), checkpoint) for path, checkpoint in files]
         checkpoints = F.broadcast(session.createDataFrame(tails, "`_file` STRING, `_made` BIGINT"))
         places = [(row.checkpoint, row.topic, row.partition, row.offset) for row in sorted(wanted)]
-        rows = session.read.schema(columns).parquet(*(f"{self.warehouse.root}/{path}" for path, _ in files))
+        stored = f"{columns}, `{ROW_CHECKPOINT}` BIGINT"
+        rows = session.read.schema(stored).parquet(*(f"{self.warehouse.root}/{path}" for path, _ in files))
         tail = "array_join(slice(split(_metadata.file_path, '/'), -2, 2), '/') AS _file"
         return (
             rows.selectExpr("*", tail)
             .join(checkpoints, "_file")
+            .withColumn("_made", F.coalesce(ROW_CHECKPOINT, "_made"))  # a compacted file has rows of many checkpoints
             .join(
                 F.broadcast(session.createDataFrame(places, _PLACE)),
                 ["_made", "topic", "partition", "offset"],

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
+from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote, spark
@@ -61,7 +62,7 @@ def union_of(warehouse: SparkWarehouse, table: SinkTable) -> DataFrame:
         return session.createDataFrame([], spark(empty))
     warehouse.groups(table.handle)  # Spark does not compare a version with the manifest
     parts = [_segment(session, warehouse.root, s).selectExpr(*_sunk(table, s.path)) for s in table.handle]
-    return reduce(DataFrame.unionAll, parts)
+    return reduce(DataFrame.unionAll, parts).where(f"_checkpoint > {table.handle.expired}")
 
 
 def _sunk(table: SinkTable, path: str) -> list[str]:
@@ -70,7 +71,8 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
     for name, sql in table.columns:
         held = quote(name) if name in there else "NULL"
         fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quote(name)}")
-    return [spark(text) for text in (*fields, *(quote(name) for name, _ in ROW_ID), quote("_checkpoint"))]
+    checkpoint = f"{quote(ROW_CHECKPOINT)} AS {quote('_checkpoint')}" if is_base(path) else quote("_checkpoint")
+    return [spark(text) for text in (*fields, *(quote(name) for name, _ in ROW_ID), checkpoint)]
 
 
 def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:

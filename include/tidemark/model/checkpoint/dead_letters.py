@@ -1,4 +1,4 @@
-"""Why a record could not be applied: a closed set, stored in the `reason` column of dead-letter tables."""
+"""Dead letters: their table, and why a record could not be applied, a closed set stored in its `reason` column."""
 
 from enum import Enum
 

@@ -190,3 +190,8 @@ class CheckpointPlan:
     def format_of(self, topic: str) -> Mapping[str, str]:
         """Returns what the format of a topic's values pins; nothing for JSON."""
         return next((self.formats.get(name, {}) for name, topics in self.sources.items() if topic in topics), {})
+
+
+def dead_letters_path(pipeline: str, uid: str, timeline: str) -> str:
+    """Returns an operator's dead-letter table on a timeline, relative to the warehouse."""
+    return f"{pipeline}/dead_letters/{uid}/{timeline}"

@@ -60,9 +60,15 @@ class StateHandle:
 
     Readers take the union of the segments, each cut to its range, and merge by key in the order of
     `_checkpoint`, never of level.
+
+    Attributes:
+        segments: oldest first.
+        expired: of a sink or of dead letters: rows of this checkpoint and of earlier ones are hidden, whether a
+            compaction has dropped them yet or not (adr/0041).
     """
 
     segments: tuple[Segment, ...] = ()
+    expired: int = field(default=0, kw_only=True, metadata=ADDED)
 
     def __post_init__(self) -> None:
         for lower, upper in zip(self.segments, self.segments[1:], strict=False):
@@ -107,6 +113,10 @@ class StateHandle:
         """Returns the segment in table `path`, if any; at most one: the newest."""
         return next((s for s in reversed(self.segments) if s.path == path), None)
 
+    def with_segments(self, segments: Iterable[Segment]) -> "StateHandle":
+        """Returns a handle of other segments that hides the same rows."""
+        return replace(self, segments=tuple(segments))
+
     def has_prefix(self, other: "StateHandle") -> bool:
         """Whether `other` covers exactly a leading part of this handle's range, ending at one of its runs.
 
@@ -114,6 +124,22 @@ class StateHandle:
         and ends inside it or at its end.
         """
         return bool(other) and bool(self) and other.after == self.after and other.through <= self.through
+
+
+BASE = "base"
+"""Name of the table that compactions commit to: `<folder>/base` of state, `<table>~base` of rows (`row_tables`)."""
+
+
+def is_base(path: str) -> bool:
+    """Whether only compactions commit to a table, so that its files hold rows of several checkpoints."""
+    parts = path.split("/")
+    return parts[-1] == BASE if parts[1:2] == ["state"] else parts[-1].endswith(f"~{BASE}")
+
+
+def owner_of(path: str) -> str:
+    """Returns whose compactions commit to a table: the uid of state, `<name>~<kind>` of rows (`row_tables`)."""
+    _, kind, name, *_ = path.split("/")
+    return name if kind == "state" else f"{name}~{kind}"
 
 
 LOG = "_delta_log"

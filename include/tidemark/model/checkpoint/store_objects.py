@@ -105,6 +105,8 @@ class Genesis:
             because one may have ended since.
         sinks_of: of a restore whose sinks continue, id of the checkpoint with those sinks; 0 if they are the parent's.
             It pins both.
+        sinks_revision: one more than the revision of the manifest of `sinks_of` when its sinks were taken over; 0 =
+            unknown.
         sent: of a restore, the source offsets whose rows were sent and are not sent again, per Kafka sink, including
             those that neither the checkpoint nor the closed timeline has.
     """
@@ -143,12 +145,22 @@ class Genesis:
     outboxes: Mapping[str, SinkTable] = field(default_factory=dict, metadata=ADDED)
     keeps_sinks: bool = field(default=False, metadata=ADDED)
     sinks_of: int = field(default=0, metadata=ADDED)
+    sinks_revision: int = field(default=0, metadata=ADDED)
     sent: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def revision(self) -> int:
         """The number of its revisions."""
         return 0 if self.revised is None else self.revised.revision
+
+    def is_behind(self, parent_revision: int, sinks_revision: int) -> bool:
+        """Whether a key was erased from the manifests that it continues after it had taken them over.
+
+        Args:
+            parent_revision: the current revision of `parent`.
+            sinks_revision: the current revision of `sinks_of`.
+        """
+        return parent_revision > self.parent_revision or sinks_revision >= self.sinks_revision > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

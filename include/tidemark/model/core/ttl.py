@@ -92,6 +92,16 @@ class Ttl:
         return cls(ttl=body["ttl_ms"] * _MS, **rest)
 
 
+def checked_keep_for(what: str, given: "timedelta | None") -> None:
+    """Checks how long rows of a sink, or dead letters, stay.
+
+    Raises:
+        DeclarationError: it is neither None nor a positive timedelta of whole milliseconds.
+    """
+    if given is not None and (not isinstance(given, timedelta) or given < _MS or given % _MS):
+        raise DeclarationError(f"{what}={given!r}", next="give a positive timedelta of whole milliseconds, or omit it.")
+
+
 def as_ttl(given: "timedelta | Ttl | None") -> Ttl | None:
     """Validates the `ttl=` of a declaration; a duration alone means the defaults, a disabled ttl means None."""
     if isinstance(given, timedelta):

@@ -74,17 +74,19 @@ class ErasedKey:
         columns: key columns.
         values: one per column.
         group: its `_key_group`.
+        uids: the operators whose rows are meant, in a sink that others may have written to; empty = any.
     """
 
     columns: tuple[str, ...]
     values: tuple[object, ...]
     group: int
+    uids: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, schema: OperatorSchema, values: tuple[object, ...]) -> "ErasedKey":
+    def of(cls, schema: OperatorSchema, values: tuple[object, ...], uids: frozenset[str] = frozenset()) -> "ErasedKey":
         """Returns the key of an operator."""
         columns = tuple(k.name for k in schema.keys)
-        return cls(columns=columns, values=values, group=key_group(values, schema.key_groups))
+        return cls(columns=columns, values=values, group=key_group(values, schema.key_groups), uids=uids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

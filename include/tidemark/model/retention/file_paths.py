@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from tidemark.model.checkpoint.segments import LOG
+from tidemark.model.checkpoint.segments import LOG, is_base
 
 FOLDERS = ("state", "dead_letters", "outbox", "sinks")
 """Folders of a pipeline that contain its tables; nothing else is ever deleted."""
@@ -80,5 +80,5 @@ def place_of(path: str) -> TableFilePath | None:
         timeline=parts[3].rpartition("-")[0] if is_state else parts[3].partition("~")[0],
         folder=folder,
         name="/".join(parts[depth + bool(folder) :]),
-        is_base=is_state and parts[4] == "base",
+        is_base=is_base("/".join(parts[:depth])),
     )

@@ -120,12 +120,22 @@ class Compaction:
         kept: groups that stay, oldest first.
         merged: groups to merge, oldest first.
         level: `_level` of the result.
+        dropped: groups before the others that the result does without, because all of their rows have expired.
     """
 
     input: StateHandle
     kept: tuple[Group, ...]
     merged: tuple[Group, ...]
     level: int
+    dropped: tuple[Group, ...] = ()
+
+    @classmethod
+    def of(cls, handle: StateHandle, groups: Sequence[Group], start: int, dropped: int = 0) -> "Compaction":
+        """Returns the compaction that merges the groups from index `start` on, and drops the first `dropped` ones."""
+        merged = tuple(groups[start:])
+        level = min(DEEPEST, max(g.level for g in merged) + 1)
+        kept = tuple(groups[dropped:start])
+        return cls(input=handle, kept=kept, merged=merged, level=level, dropped=tuple(groups[:dropped]))
 
     @property
     def cut(self) -> int:
@@ -148,7 +158,8 @@ class Compaction:
 
     def drop(self, base: str) -> tuple[str, ...]:
         """Files of the parent segment that the result replaces."""
-        return tuple(f.path for g in self.merged if g.segment.path == base for f in g.files)
+        gone = (*self.dropped, *self.merged)
+        return tuple(f.path for g in gone if g.segment.path == base for f in g.files)
 
     def after(self, base: str) -> int:
         """Lower bound of the committed segment: the parent's, unless the parent is now empty."""
@@ -158,13 +169,20 @@ class Compaction:
 
     def output(self, segment: Segment) -> StateHandle:
         """Returns the handle with the same contents: the kept segments of other tables, then the committed segment."""
-        others = [s for s in self.input if s.path != segment.path and s.after < self.cut]
-        return StateHandle((*(self._cut_off(s) for s in others), segment))
+        kept = [s for s in self.input if self._begin < s.through and s.after < self.cut]
+        others = (self._cut_off(s) for s in kept if s.path != segment.path)
+        return self.input.with_segments((*others, segment))
+
+    @property
+    def _begin(self) -> int:
+        """Checkpoint id above which the kept rows begin."""
+        return self.dropped[-1].checkpoint if self.dropped else self.input.after
 
     def _cut_off(self, segment: Segment) -> Segment:
         groups = [g for g in self.kept if g.segment == segment]
         return replace(
             segment,
+            after=max(segment.after, self._begin),
             through=min(segment.through, self.cut),
             rows=sum(g.rows for g in groups),
             bytes=sum(f.file.size for g in groups for f in g.files),
@@ -218,24 +236,28 @@ def due(
     start = _start(schema, groups, policy or LevelPolicy())
     if start is None:
         return None
-    merged, kept = tuple(groups[start:]), tuple(groups[:start])
-    level = min(DEEPEST, max(g.level for g in merged) + 1)
-    return Compaction(input=handle, kept=kept, merged=merged, level=level)
+    return Compaction.of(handle, groups, start)
 
 
 def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> int | None:
     """Returns the index of the first group to merge; None if nothing is due."""
     if not groups or policy.runs == 0:
         return 0 if groups and _is_worth_it(schema, groups, policy) else None
-    first_run = len(groups)
-    while first_run and groups[first_run - 1].level == 0:
-        first_run -= 1
+    first_run = first_of_runs(groups)
     scattered = next((n for n, g in enumerate(groups) if policy.is_scattered(g)), len(groups))
     exceeded = policy.is_exceeded(schema, groups)
     swollen = exceeded and sum(g.bytes for g in groups[1:]) >= policy.small_bytes
     if len(groups) - first_run < policy.runs and scattered == len(groups) and not swollen:
         return None
     return 0 if exceeded else _along(groups, min(first_run, scattered), policy.ratio)
+
+
+def first_of_runs(groups: Sequence[Group]) -> int:
+    """Returns the index of the first group behind which there are only runs."""
+    first = len(groups)
+    while first and groups[first - 1].level == 0:
+        first -= 1
+    return first
 
 
 def _along(groups: Sequence[Group], start: int, ratio: float) -> int:

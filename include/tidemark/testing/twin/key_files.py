@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import StoreError
 from tidemark.model.retention.erasure import ErasedKey
-from tidemark.model.schema.operator_schema import key_text
+from tidemark.model.retention.letter_keys import belongs_to
 from tidemark.ports import LiveFile, WrittenFile
 from tidemark.testing.twin.tables import MemoryTables, Row
 
@@ -18,7 +18,7 @@ class MemoryKeyFiles:
 
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
         """See `ports.KeyFiles`."""
-        return sum(_is_of(row, key) for row in self._rows(table, file))
+        return sum(_is_of(table, row, key) for row in self._rows(table, file))
 
     def without(
         self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
@@ -26,7 +26,7 @@ class MemoryKeyFiles:
         """See `ports.KeyFiles`."""
         made: dict[str, WrittenFile | None] = {}
         for n, f in enumerate(files):
-            left = tuple(row for row in self._rows(table, f) if not _is_of(row, key))
+            left = tuple(row for row in self._rows(table, f) if not _is_of(table, row, key))
             name = f"{folder.rpartition('/')[2]}/part-{n:05d}.parquet"
             made[f.path] = None
             if left:
@@ -36,7 +36,8 @@ class MemoryKeyFiles:
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
         """See `ports.KeyFiles`."""
-        return sum(_mentions(row, columns) for row in self._rows(table, file))
+        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
+        return self.rows_of(table, file, key)
 
     def _rows(self, table: str, file: LiveFile) -> Sequence[Row]:
         path = f"{table}/{file.path}"
@@ -45,12 +46,11 @@ class MemoryKeyFiles:
         return self.tables.files[path]
 
 
-def _is_of(row: Row, key: ErasedKey) -> bool:
-    return all(row[name] == value for name, value in zip(key.columns, key.values, strict=True))
-
-
-def _mentions(row: Row, columns: Mapping[str, object]) -> bool:
-    if set(columns) <= set(row):
-        return all(row[name] == value for name, value in columns.items())
-    raw = [part for name in ("key", "value") if isinstance(part := row.get(name), bytes)]
-    return bool(raw) and all(any(key_text(v).encode() in part for part in raw) for v in columns.values())
+def _is_of(table: str, row: Row, key: ErasedKey) -> bool:
+    columns = dict(zip(key.columns, key.values, strict=True))
+    if table.split("/")[1] == "dead_letters":
+        raw, value = (part if isinstance(part := row.get(name), bytes) else None for name in ("key", "value"))
+        return belongs_to(raw, value, columns)
+    if key.uids and "_uid" in row and row["_uid"] not in key.uids:
+        return False
+    return all(name in row and row[name] == value for name, value in columns.items())

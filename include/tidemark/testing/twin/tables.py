@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit, CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.log_records import LogRecord
@@ -93,7 +94,7 @@ class MemoryTables:
         return [row for *_, row in self.placed_rows(handle)]
 
     def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, Row]]:
-        """Yields all stored rows of a handle with their table, and the checkpoint that wrote them.
+        """Yields the rows of a handle with the table that they were written to, and the checkpoint that wrote them.
 
         Raises:
             StoreError: a file or a version is missing.
@@ -103,7 +104,10 @@ class MemoryTables:
                 path = f"{segment.path}/{found.path}"
                 if path not in self.files:
                     raise _gone(path)
-                yield from ((segment.path, found.checkpoint, row) for row in self.files[path])
+                for row in self.files[path]:
+                    at = int(str(row.get(ROW_CHECKPOINT, found.checkpoint)))
+                    if not handle.expired or at > handle.expired:
+                        yield appended_of(segment.path), at, row
 
     def find_letters(
         self, handle: StateHandle, positions: Collection[tuple[str, int, int]]

@@ -1,0 +1,105 @@
+"""Tables of rows that are only added: sinks and dead letters, as a compaction sees them (adr/0041).
+
+A compaction merges the rows of many checkpoints into one file of a second table, so there each row names its
+checkpoint. Everywhere else a file holds rows of one checkpoint, and its partition names that.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import dead_letters_path
+from tidemark.model.checkpoint.segments import BASE, StateHandle, owner_of
+from tidemark.model.checkpoint.sinks import Columns, SinkTable
+from tidemark.model.checkpoint.store_objects import Genesis
+
+ROW_CHECKPOINT = "_row_checkpoint"
+"""Column of compacted files: the checkpoint that wrote the row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTable:
+    """One sink, or the dead letters of one operator, as of a checkpoint.
+
+    Attributes:
+        uid: the operator that writes to it.
+        path: the table that the checkpoint's timeline appends to, relative to the warehouse.
+        columns: its columns.
+        handle: the rows.
+        older: the columns that are still read, per path of a table that was begun with other columns.
+    """
+
+    uid: str
+    path: str
+    columns: Columns
+    handle: StateHandle
+    older: Mapping[str, Columns] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        """Names its compactions: `<sink>~sinks`, `<sink>~outbox` or `<uid>~dead_letters`; no uid contains `~`."""
+        return owner_of(self.path)
+
+    @property
+    def base(self) -> str:
+        """The table that its compactions commit to."""
+        return base_of(self.path)
+
+    @property
+    def stored(self) -> Columns:
+        """The columns of `base`."""
+        return (*self.columns, (ROW_CHECKPOINT, "BIGINT"))
+
+    def sources_of(self, path: str) -> frozenset[str]:
+        """Returns the columns to read from one of its tables; rows have null in the others."""
+        there = frozenset(name for name, _ in self.older.get(path, self.columns))
+        return there & frozenset(name for name, _ in self.columns)
+
+
+def base_of(path: str) -> str:
+    """Returns the table that compactions of a sink's, or a dead-letter, table commit to."""
+    return f"{path}~{BASE}"
+
+
+def appended_of(path: str) -> str:
+    """Returns the table that checkpoints append to, whether `path` is that table or that of its compactions.
+
+    Example:
+        >>> appended_of(base_of("flights/dead_letters/aircraft/t1")) == appended_of("flights/dead_letters/aircraft/t1")
+        True
+    """
+    return path.removesuffix(f"~{BASE}")
+
+
+_KINDS = {"": "state", "dead_letters": "dead letters", "sinks": "sink", "outbox": "outbox"}
+
+
+def describe_owner(owner: str) -> tuple[str, str]:
+    """Returns the name of a compaction's operator or sink, and the kind of the merged table."""
+    name, _, kind = owner.partition("~")
+    return name, _KINDS[kind]
+
+
+def row_tables(found: Checkpoint) -> Iterator[RowTable]:
+    """Returns the dead letters and the sinks of a checkpoint that have rows."""
+    plan = found.plan
+    for ack in found.sealed.acks:
+        if ack.dead_letters:
+            path = dead_letters_path(plan.pipeline, ack.uid, plan.slot.timeline)
+            yield RowTable(uid=ack.uid, path=path, columns=DEAD_LETTER_COLUMNS, handle=ack.dead_letters)
+    yield from (sink_rows(uid, table) for uid, table in found.sinks.items() if table.handle)
+
+
+def sink_rows(uid: str, table: SinkTable) -> RowTable:
+    """Returns a sink as a table of rows."""
+    ids = table.stored[len(table.columns) :]
+    older = {path: (*columns, *ids) for path, columns in table.older.items()}
+    return RowTable(uid=uid, path=table.path, columns=table.stored, handle=table.handle, older=older)
+
+
+def compacted_handles(entry: Checkpoint | Genesis) -> dict[str, StateHandle]:
+    """Returns what a compaction of the entry may have read, by owner: state by uid, and tables of rows."""
+    letters = entry.dead_letters if isinstance(entry, Genesis) else {a.uid: a.dead_letters for a in entry.sealed.acks}
+    found = dict(entry.handles) | {f"{uid}~dead_letters": handle for uid, handle in letters.items() if handle}
+    return found | {owner_of(table.path): table.handle for table in entry.sinks.values() if table.handle}

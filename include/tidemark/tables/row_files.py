@@ -1,0 +1,168 @@
+"""Rows of sinks and dead letters in Parquet: reads them with their checkpoint, and merges files of many checkpoints.
+
+A file that a checkpoint wrote has its checkpoint in its partition. A compacted file holds rows of many checkpoints, and
+names that of each row (`row_tables.ROW_CHECKPOINT`).
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.errors import StoreError
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable
+from tidemark.model.checkpoint.segments import Segment, is_base
+from tidemark.ports import LiveFile, WrittenRun
+from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
+from tidemark.tables.delta_reader import unusable_table
+from tidemark.tables.delta_tables import arrow_schema
+from tidemark.tables.key_rewriter import Footers
+
+_BATCH = 65_536
+"""Rows that a merge holds in memory at a time."""
+
+
+def may_hold(segment: Segment, file: LiveFile, checkpoint: int) -> bool:
+    """Whether a file may hold rows of a checkpoint, by its partition and its statistics."""
+    if not is_base(segment.path):
+        return file.checkpoint == checkpoint
+    bounds = json.loads(file.file.stats)
+    least = bounds.get("minValues", {}).get(ROW_CHECKPOINT, 0)
+    greatest = bounds.get("maxValues", {}).get(ROW_CHECKPOINT, file.checkpoint)
+    return bool(least <= checkpoint <= greatest)
+
+
+def read_file(
+    warehouse: Root, table: RowTable, segment: Segment, file: LiveFile, columns: Sequence[str], checkpoint: int = 0
+) -> pa.Table:
+    """Returns the rows of a file in some columns of a table, with their checkpoint in `ROW_CHECKPOINT` as the last one.
+
+    Expired rows are left out.
+
+    Args:
+        warehouse: root of all tables.
+        table: the table.
+        segment: the segment that names the file.
+        file: the file.
+        columns: the columns to return; a column that the file lacks is null.
+        checkpoint: return only rows of this checkpoint; 0 = all rows.
+
+    Raises:
+        StoreError: the file is missing, or cannot be read.
+    """
+    wanted = [(name, sql) for name, sql in table.columns if name in columns]
+    place = join_path(warehouse, segment.path)
+    path, system = arrow_place(place / file.path)
+    named = is_base(segment.path)
+    sources = [name for name, _ in wanted if name in table.sources_of(segment.path)]
+    try:
+        held = pq.read_table(
+            path, columns=[*sources, *([ROW_CHECKPOINT] if named else [])], partitioning=None, filesystem=system
+        )
+        rows = _shaped(held, arrow_schema(wanted), None if named else file.checkpoint)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unusable_table(place, f"file {file.path} cannot be read: {error}") from error
+    at = rows.column(ROW_CHECKPOINT)
+    is_wanted = pc.greater(at, table.handle.expired)
+    return rows.filter(pc.and_(is_wanted, pc.equal(at, checkpoint)) if checkpoint else is_wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetRowFiles:
+    """Implements `ports.RowFiles` on a local or shared file system, or in a bucket.
+
+    Attributes:
+        warehouse: root of all tables.
+        footers: reads the written files, as every commit does.
+    """
+
+    warehouse: Root
+    footers: Footers
+
+    def merge(
+        self, table: RowTable, files: Sequence[tuple[Segment, LiveFile]], folder: str, rows_per_file: int
+    ) -> WrittenRun:
+        """See `ports.RowFiles`."""
+        with _mapped(folder), stage_folder(self.warehouse, folder) as target:
+            target.mkdir(parents=True, exist_ok=True)
+            rows = _write(self._batches(table, files), arrow_schema(table.stored), target, rows_per_file)
+            fsync(target)
+            return self.footers(str(target), rows, (ROW_CHECKPOINT,))
+
+    def _batches(self, table: RowTable, files: Sequence[tuple[Segment, LiveFile]]) -> Iterator[pa.Table]:
+        """The rows of files, without expired ones."""
+        schema = arrow_schema(table.columns)
+        for segment, file in files:
+            named, there = is_base(segment.path), table.sources_of(segment.path)
+            columns = [name for name in schema.names if name in there] + ([ROW_CHECKPOINT] if named else [])
+            path, system = arrow_place(join_path(self.warehouse, segment.path, file.path))
+            with pq.ParquetFile(path, filesystem=system) as opened:
+                for batch in opened.iter_batches(batch_size=_BATCH, columns=columns):
+                    held = pa.Table.from_batches([batch])
+                    rows = _shaped(held, schema, None if named else file.checkpoint)
+                    yield rows.filter(pc.greater(rows.column(ROW_CHECKPOINT), table.handle.expired))
+
+
+def _shaped(held: pa.Table, schema: pa.Schema, checkpoint: int | None) -> pa.Table:
+    """Rows in the columns of a schema, and their checkpoint; `checkpoint` is that of all rows."""
+    columns = [_column(held, of) for of in schema]
+    at = pa.repeat(pa.scalar(checkpoint, pa.int64()), held.num_rows) if checkpoint else held[ROW_CHECKPOINT]
+    return pa.table([*columns, at], schema=schema.append(pa.field(ROW_CHECKPOINT, pa.int64())))
+
+
+def _column(rows: pa.Table, of: pa.Field) -> pa.ChunkedArray:
+    if of.name not in rows.column_names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, of.type)])
+    return rows[of.name].cast(of.type)
+
+
+def _write(batches: Iterator[pa.Table], schema: pa.Schema, target: Path, rows_per_file: int) -> int:
+    """Writes rows in their order to files of at most so many rows; returns the number of rows."""
+    rows, writer, left = 0, None, 0
+    try:
+        for held in (part for part in batches if part.num_rows):
+            while held.num_rows:
+                if writer is None or not left:
+                    writer, left = _next(writer, schema, target), rows_per_file
+                part, held = held.slice(0, left), held.slice(left)
+                writer.write_table(part)
+                rows, left = rows + part.num_rows, left - part.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    for path in target.glob("*.parquet"):
+        fsync(path)
+    return rows
+
+
+def _next(writer: Any, schema: pa.Schema, target: Path) -> pq.ParquetWriter:
+    if writer is not None:
+        writer.close()
+    number = len(list(target.glob("*.parquet")))
+    # Microseconds, as Spark writes and reads them.
+    return pq.ParquetWriter(
+        target / f"part-{number:05d}.parquet",
+        schema,
+        compression="zstd",
+        write_page_checksum=True,
+        coerce_timestamps="us",
+    )
+
+
+@contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """Translates errors of the disk and of libraries."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"could not read or write {what}: {str(error).splitlines()[0]}",
+            safe="no checkpoint names the files that were written.",
+            next="check the disk, then run tidemark compact again.",
+        ) from error

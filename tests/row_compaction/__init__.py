@@ -1,0 +1,1 @@
+"""Compaction, expiry and erasure of sinks and dead letters."""
