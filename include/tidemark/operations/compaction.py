@@ -49,11 +49,11 @@ def compact(
     if newest is None:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
     uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
-    made = [_compact(context, name, newest, one, full, listener) for one in uids]
-    rows = _row_compactor(context, name, listener)
-    policy = RowPolicy.everything() if full else RowPolicy()
-    made += [rows.compact(newest, table, policy) for table in row_tables(newest) if table.uid in uids]
-    return [record for record in made if record is not None]
+    # Rows first: they need no Spark, which may be away.
+    compactor, policy = _row_compactor(context, name, listener), RowPolicy.everything() if full else RowPolicy()
+    rows = [compactor.compact(newest, table, policy) for table in row_tables(newest) if table.uid in uids]
+    states = [_compact(context, name, newest, one, full, listener) for one in uids]
+    return [record for record in (*states, *rows) if record is not None]
 
 
 def read_groups(context: Context, handle: StateHandle) -> list[Group]:

@@ -63,7 +63,11 @@ def read_file(
     sources = [name for name, _ in wanted if name in table.sources_of(segment.path)]
     try:
         held = pq.read_table(
-            path, columns=[*sources, *([ROW_CHECKPOINT] if named else [])], partitioning=None, filesystem=system
+            path,
+            columns=[*sources, *([ROW_CHECKPOINT] if named else [])],
+            partitioning=None,
+            filesystem=system,
+            filters=pc.field(ROW_CHECKPOINT) == checkpoint if named and checkpoint else None,
         )
         rows = _shaped(held, arrow_schema(wanted), None if named else file.checkpoint)
     except (OSError, pa.ArrowInvalid) as error:

@@ -131,7 +131,7 @@ def _waiting(records: Mapping[str, CompactionRecord], heads: Heads) -> Iterator[
             continue
         if adopt(handle, record) == handle:
             ended.add(of)
-        elif _adoptable(record, heads):
+        elif adopt(handle, record) is not None:
             yield record
 
 
