@@ -3,13 +3,14 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.retention.retention_bugs import BUGS
 from tests.retention.retention_walk import RetentionWalk
-from tests.support.retention import DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline
+from tests.support.retention import DiskRetentionPipeline, MemoryRetentionPipeline, RetentionPipeline, expiring
 from tidemark.errors import CorruptObjectError, StoreError
 
 SEEDS = range(int(os.environ.get("TIDEMARK_TEST_WALKS", "20")))
@@ -61,6 +62,12 @@ def test_what_is_kept_reads_back_on_delta_tables_in_many_short_walks(chunk: int,
 def test_an_erased_key_is_nowhere_and_all_else_reads_back_in_memory() -> None:
     walks = [walked(MemoryRetentionPipeline(), seed, 60, erases=True) for seed in SEEDS]
     assert sum(walk.erased for walk in walks) > len(walks)
+
+
+def test_what_is_kept_reads_back_where_rows_and_dead_letters_expire() -> None:
+    pipeline = expiring(timedelta(seconds=4))
+    walks = [walked(MemoryRetentionPipeline(pipeline=pipeline), seed, 60, erases=True) for seed in SEEDS]
+    assert sum(walk.swept for walk in walks) > 4 * len(walks)
 
 
 @pytest.mark.slow

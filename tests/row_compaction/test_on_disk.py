@@ -13,7 +13,7 @@ import pytest
 
 from tests.row_compaction.emitted_oracle import EmittedOracle, files_of
 from tests.support.crashes import CrashAt, Killed
-from tests.support.retention import OUTBOX, PIPELINE, Count, DiskRetentionPipeline, Paid
+from tests.support.retention import OUTBOX, PIPELINE, Count, DiskRetentionPipeline, Paid, expiring
 from tidemark import DeltaSink, Process
 from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.declare.retention import Retention
@@ -143,13 +143,7 @@ def test_rows_of_earlier_columns_are_merged_into_the_current_ones(tmp_path: Path
 
 
 def test_expired_rows_leave_every_reader_and_then_the_disk(tmp_path: Path) -> None:
-    fold, process = PIPELINE.operators
-    assert isinstance(process, Process)
-    step = timedelta(seconds=1)
-    sink = replace(process, sink=DeltaSink("told", keep_for=6 * step))
-    retained = DiskRetentionPipeline(
-        tmp_path, replace(PIPELINE, operators=[fold, sink], keep_dead_letters_for=6 * step)
-    )
+    retained = DiskRetentionPipeline(tmp_path, expiring(timedelta(seconds=6)))
     line = EmittedOracle(retained)
     for number in range(1, 31):
         found = line.pay("a", "")

@@ -1,13 +1,10 @@
 """A thousand checkpoints: few files, and every checkpoint shows what it should, compacted or not, kept or expired."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from tests.row_compaction.emitted_oracle import EmittedOracle, files_of
-from tests.support.retention import PIPELINE, MemoryRetentionPipeline
-from tidemark import DeltaSink, Process
-from tidemark.declare.pipeline import Pipeline
+from tests.support.retention import PIPELINE, MemoryRetentionPipeline, expiring
 from tidemark.declare.retention import Retention
 
 CHECKPOINTS = 1000
@@ -40,14 +37,6 @@ def test_a_thousand_checkpoints_leave_few_files_and_each_shows_its_own_rows() ->
     folders = ("sinks/told", "dead_letters/accounts", "dead_letters/teller")
     there = {name: sum(f"/{name}/" in path for path in retained.data()) for name in folders}
     assert all(0 < count <= MOST_FILES for count in there.values()), there
-
-
-def expiring(keep_for: timedelta) -> Pipeline:
-    """The pipeline of the retention tests whose rows and dead letters expire."""
-    fold, process = PIPELINE.operators
-    assert isinstance(process, Process)
-    operators = [fold, replace(process, sink=DeltaSink("told", keep_for=keep_for))]
-    return replace(PIPELINE, operators=operators, keep_dead_letters_for=keep_for)
 
 
 def test_what_has_expired_is_hidden_at_once_and_deleted_by_and_by() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,14 @@ OUTBOX = replace(
     ],
 )
 """Every kind of table: a fold, a process with a Delta sink, one with an outbox for Kafka; all with dead letters."""
+
+
+def expiring(keep_for: timedelta) -> Pipeline:
+    """The pipeline whose emitted rows and dead letters expire."""
+    fold, process = PIPELINE.operators
+    assert isinstance(process, Process)
+    operators = [fold, replace(process, sink=DeltaSink("told", keep_for=keep_for))]
+    return replace(PIPELINE, operators=operators, keep_dead_letters_for=keep_for)
 
 
 class RetentionPipeline:

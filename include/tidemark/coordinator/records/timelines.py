@@ -153,7 +153,8 @@ class Timelines:
             0 if there is none.
         """
         first = None if not known else self.find(known)
-        low = first.plan.slot.sequence if first is not None and first.plan.slot.timeline == timeline else 0
+        is_here = first is not None and first.plan.slot.timeline == timeline
+        low = min(first.plan.slot.sequence, sequence) if first is not None and is_here else 0
         step = 1
         while low < sequence:
             place = min(low + step, sequence)

@@ -52,7 +52,8 @@ class ManifestLine:
             attempt=found.sealed.attempt,
             repeats=plan.replays[-1] if plan.replays else None,
             handles=found.handles,
-            others=tuple(h for h in (*beside, *plan.left_behind.values()) if h),
+            # Only files count here, whether their rows have expired or not.
+            others=tuple(StateHandle(h.segments) for h in (*beside, *plan.left_behind.values()) if h),
             tables=dict(plan.tables),
             sinks=frozenset(table.kind for table in (*sinks.values(), *plan.outboxes.values())),
             sends=any(table.needs_delivery and uid in emitted for uid, table in sinks.items()),
