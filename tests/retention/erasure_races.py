@@ -15,12 +15,13 @@ from tidemark.declare.retention import Retention
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
 
-UID, KEY = "accounts", "a"
+KEY = "a"
 
 
 class ErasureRaces(Races):
-    """One schedule, from a seed."""
+    """One schedule, from a seed: of a fold."""
 
+    uid = "accounts"
     takes_the_whole = False
     erases = True
     expected = (*EXPECTED, StoreError)
@@ -53,7 +54,7 @@ class ErasureRaces(Races):
         return [*broken, *self._broken(), *self._found(), *self._on_disk(), *self._goes_on(), *self._found()]
 
     def _erase(self) -> None:
-        done = self.retained.erase(UID, KEY, forever=True)
+        done = self.retained.erase(self.uid, KEY, forever=True)
         self.scheduler.trace.append(f"  erased {done}")
 
     def _broken(self) -> list[str]:
@@ -71,14 +72,15 @@ class ErasureRaces(Races):
         return found
 
     def _found(self) -> list[str]:
-        named = [f"{c.plan.name} holds the key" for c in self._kept() if _with(self.retained.rows(c))]
+        named = [f"{c.plan.name} holds the key" for c in self._kept() if self._with(self.retained.rows(c))]
         ended = Erasures(self.retained.coordinator.objects).open()
         return [*named, *(f"erasure {record.number} has not ended" for record in ended)]
 
     def _on_disk(self) -> list[str]:
         """Files that hold the key, after two sweeps: of nobody but compactions that died, which may still go on."""
-        state = {p: rows for p, rows in self.retained.tables.files.items() if f"/state/{UID}/" in p}
-        held = [p for p, rows in state.items() if any(row["account"] == KEY for row in rows)]
+        files = self.retained.tables.files
+        reached = {p: rows for p, rows in files.items() if f"/state/{self.uid}/" in p or "/sinks/told/" in p}
+        held = [p for p, rows in reached.items() if any(row["account"] == KEY for row in rows)]
         return [f"on the disk: {path}" for path in held]
 
     def _kept(self) -> list[Checkpoint]:
@@ -86,9 +88,16 @@ class ErasureRaces(Races):
         gone = {name for name, t in of_checkpoints(c.objects).items() if t.confirmed}
         return [x for x in c.timelines.all() if x.plan.name not in gone]
 
+    def _with(self, rows: dict[str, list[str]]) -> list[str]:
+        reached = [row for kind, of in rows.items() if kind.startswith(f"{self.uid} ") for row in of]
+        return [row for row in reached if f"'account': '{KEY}'" in row]
 
-def _with(rows: dict[str, list[str]]) -> list[str]:
-    return [row for row in rows[f"{UID} state"] if f"'account': '{KEY}'" in row]
+
+class SinkErasureRaces(ErasureRaces):
+    """One schedule, from an odd seed: of a process with a sink, which may be compacted."""
+
+    uid = "teller"
+    takes_the_whole = True
 
 
 def _without(rows: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -97,7 +106,7 @@ def _without(rows: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def explore(seed: int) -> Explored:
     """Plays one schedule."""
-    races = ErasureRaces(seed).actors()
+    races = (SinkErasureRaces if seed % 2 else ErasureRaces)(seed).actors()
     try:
         found = races.go()
     except Exception as error:  # whatever an actor lets escape is a find
