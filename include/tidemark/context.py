@@ -4,7 +4,7 @@ Each part is created on first use, and only then imports its library: a command 
 """
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.fault_injection import CrashAt
 from tidemark.coordinator.checkpoints.job import ignore_step
+from tidemark.coordinator.plans.redrives import LetterPlace, StoredPlace
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
@@ -77,13 +78,6 @@ class Context:
 
         return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
 
-    def _find_letters(
-        self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-    ) -> Sequence[tuple[str, int, str, int, int]]:
-        from tidemark.readers.dead_letter_reader import find_letters
-
-        return find_letters(self.warehouse.root, handle, positions)
-
     def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
         """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""
         return CheckpointCoordinator(
@@ -111,6 +105,11 @@ class Context:
         from tidemark.storage.object_cache import LocalCache
 
         return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
+
+    def _find_letters(self, handle: StateHandle, positions: Collection[LetterPlace]) -> Iterable[StoredPlace]:
+        from tidemark.tables.row_files import find_letters
+
+        return find_letters(self.warehouse.root, handle, positions)
 
     @cached_property
     def tables(self) -> "DeltaTables":

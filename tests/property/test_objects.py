@@ -16,6 +16,7 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Commit, Expectation, Verdict
+from tidemark.model.checkpoint.redrive import LetterRows, RedriveRecord, RedriveWithdrawal
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import (
@@ -180,6 +181,27 @@ def written() -> dict[str, tuple[str, bytes]]:
     put(keys.publication_key("p", 1), begun)
     done = PublicationDone(name="p", number=1, version="4", inserted=1, deleted=2, bytes=3, at_ms=2, write_id="w")
     put(keys.publication_done_key("p", 1), done)
+    rows = LetterRows(
+        table="bank/dead_letters/u/t1",
+        checkpoint=1,
+        topic_id="x",
+        partition=TopicPartition("t", 0),
+        offsets=(OffsetRange(4, 6),),
+    )
+    asked = RedriveRecord(
+        number=1,
+        timeline="t1",
+        uid="u",
+        rows=(rows,),
+        out_of_order=False,
+        origin="cli",
+        owner="me",
+        note="",
+        at_ms=1,
+        write_id="w",
+    )
+    put(keys.redrive_key(1), asked)
+    put(keys.redrive_withdrawal_key(1), RedriveWithdrawal(number=1, owner="me", at_ms=2, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in bank.store.objects.items() if key.endswith(".json")}
 
 

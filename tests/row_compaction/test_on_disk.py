@@ -18,12 +18,11 @@ from tidemark import DeltaSink, Process
 from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.declare.retention import Retention
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.row_tables import row_tables
+from tidemark.model.checkpoint.row_tables import may_hold, row_tables
 from tidemark.model.checkpoint.segments import is_base
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.readers.dead_letter_reader import dead_letters, reasons_at
 from tidemark.readers.sink_reader import found_rows, outbox_rows, read_sink
-from tidemark.tables.row_files import may_hold
 
 NOW = RowPolicy(runs=2)
 

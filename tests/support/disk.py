@@ -35,7 +35,6 @@ from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import PlanRequest, Sender, StepListener
-from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
@@ -43,7 +42,7 @@ from tidemark.storage.local_store import LocalStore, Root, arrow_place, join_pat
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.storage.s3_store import S3Store
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
-from tidemark.tables.row_files import ParquetRowFiles
+from tidemark.tables.row_files import ParquetRowFiles, find_letters
 from tidemark.testing.twin.compute import MemoryCompute
 from tidemark.testing.twin.memory import ManualClock, MemoryLog
 from tidemark.testing.twin.merge import compact_rows

@@ -30,9 +30,9 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import PlanRequest
-from tidemark.readers.dead_letter_reader import find_letters
 from tidemark.readers.state_reader import files_of, read_state
 from tidemark.tables.delta_tables import DeltaTables, arrow_schema
+from tidemark.tables.row_files import find_letters
 from tidemark.testing.twin.memory import (
     Feed,
     ManualClock,

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, appended_of
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, may_hold
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
 from tidemark.storage.local_store import Root
-from tidemark.tables.row_files import may_hold, read_file
+from tidemark.tables.row_files import read_file
 
 _POSITION = ["topic", "partition", "offset"]
 _WHY = [*_POSITION, "uid", "reason"]
@@ -54,56 +54,6 @@ def reasons_at(
     wanted = [(tp.topic, tp.partition, offset) for tp, offset in places]
     rows = [row for part in _parts(warehouse, handle, checkpoint, _WHY) for row in _at(part, wanted)]
     return {(TopicPartition(r["topic"], r["partition"]), r["offset"]): r["reason"] for r in rows}
-
-
-def read_letters(
-    warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
-) -> Iterator[tuple[str, int, pa.Table]]:
-    """Yields the dead letters of a handle with the checkpoint that wrote them, and the table that it wrote them to.
-
-    Args:
-        warehouse: the warehouse.
-        handle: the dead-letter tables of an operator.
-        columns: the columns to read.
-        checkpoint: only the letters of this checkpoint; None = all.
-
-    Raises:
-        StoreError: a version or a file of the handle is missing.
-    """
-    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
-    for segment, f in files_of(warehouse, handle):
-        if checkpoint is None or may_hold(segment, f, checkpoint):
-            rows = read_file(warehouse, held, segment, f, columns, checkpoint or 0)
-            for made, part in _by_checkpoint(rows):
-                yield appended_of(segment.path), made, part
-
-
-def find_letters(
-    warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-) -> list[tuple[str, int, str, int, int]]:
-    """Finds dead letters at positions (topic, partition, offset), whatever checkpoint wrote them.
-
-    Returns:
-        Of each letter: the table that it was written to, its checkpoint, topic, partition and offset.
-
-    Raises:
-        StoreError: a version or a file of the handle is missing.
-    """
-    found = []
-    for table, made, part in read_letters(warehouse, handle, _POSITION):
-        places = zip(*(part[name].to_pylist() for name in _POSITION), strict=True)
-        found += [(table, made, *place) for place in places if place in positions]
-    return found
-
-
-def _by_checkpoint(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Splits rows by the checkpoint in `ROW_CHECKPOINT`, which they lose."""
-    ordered = rows.sort_by(ROW_CHECKPOINT)
-    ends = pc.run_end_encode(ordered[ROW_CHECKPOINT].combine_chunks()) if ordered.num_rows else None
-    first = 0
-    for end, made in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True) if ends else ():
-        yield made, ordered.slice(first, end - first).drop_columns([ROW_CHECKPOINT])
-        first = end
 
 
 def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[str, Any]]:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.errors import UsageError
-from tidemark.model.checkpoint.row_tables import sink_rows
+from tidemark.model.checkpoint.row_tables import may_hold, sink_rows
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.readers.state_reader import files_of
 from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.tables.row_files import may_hold, read_file
+from tidemark.tables.row_files import read_file
 
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 

@@ -4,8 +4,7 @@ A file that a checkpoint wrote has its checkpoint in its partition. A compacted 
 names that of each row (`row_tables.ROW_CHECKPOINT`).
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,26 +15,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable
-from tidemark.model.checkpoint.segments import Segment, is_base
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, appended_of, may_hold
+from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
 from tidemark.ports import LiveFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
-from tidemark.tables.delta_reader import unusable_table
+from tidemark.tables.delta_reader import segment_files, unusable_table
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.key_rewriter import Footers
 
+_PLACE = ["topic", "partition", "offset"]
 _BATCH = 65_536
 """Rows that a merge holds in memory at a time."""
-
-
-def may_hold(segment: Segment, file: LiveFile, checkpoint: int) -> bool:
-    """Whether a file may hold rows of a checkpoint, by its partition and its statistics."""
-    if not is_base(segment.path):
-        return file.checkpoint == checkpoint
-    bounds = json.loads(file.file.stats)
-    least = bounds.get("minValues", {}).get(ROW_CHECKPOINT, 0)
-    greatest = bounds.get("maxValues", {}).get(ROW_CHECKPOINT, file.checkpoint)
-    return bool(least <= checkpoint <= greatest)
 
 
 def read_file(
@@ -75,6 +66,56 @@ def read_file(
     at = rows.column(ROW_CHECKPOINT)
     is_wanted = pc.greater(at, table.handle.expired)
     return rows.filter(pc.and_(is_wanted, pc.equal(at, checkpoint)) if checkpoint else is_wanted)
+
+
+def read_letters(
+    warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
+) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yields the dead letters of a handle with the checkpoint that wrote them, and the table that it wrote them to.
+
+    Args:
+        warehouse: the warehouse.
+        handle: the dead-letter tables of an operator.
+        columns: the columns to read.
+        checkpoint: only the letters of this checkpoint; None = all.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
+    for segment, f in ((s, f) for s in handle for f in segment_files(join_path(warehouse, s.path), s)):
+        if checkpoint is None or may_hold(segment, f, checkpoint):
+            rows = read_file(warehouse, held, segment, f, columns, checkpoint or 0)
+            for made, part in _by_checkpoint(rows):
+                yield appended_of(segment.path), made, part
+
+
+def find_letters(
+    warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
+) -> list[tuple[str, int, str, int, int]]:
+    """Finds dead letters at positions (topic, partition, offset), whatever checkpoint wrote them.
+
+    Returns:
+        Of each letter: the table that it was written to, its checkpoint, topic, partition and offset.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    found = []
+    for table, made, part in read_letters(warehouse, handle, _PLACE):
+        places = zip(*(part[name].to_pylist() for name in _PLACE), strict=True)
+        found += [(table, made, *place) for place in places if place in positions]
+    return found
+
+
+def _by_checkpoint(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Splits rows by the checkpoint in `ROW_CHECKPOINT`, which they lose."""
+    ordered = rows.sort_by(ROW_CHECKPOINT)
+    ends = pc.run_end_encode(ordered[ROW_CHECKPOINT].combine_chunks()) if ordered.num_rows else None
+    first = 0
+    for end, made in zip(ends.run_ends.to_pylist(), ends.values.to_pylist(), strict=True) if ends else ():
+        yield made, ordered.slice(first, end - first).drop_columns([ROW_CHECKPOINT])
+        first = end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -303,7 +303,7 @@ class Planner:
         return planner.take_up(draft) if is_new else draft
 
     def _without_expired_letters(self, pipeline: Pipeline, draft: CheckpointPlan) -> CheckpointPlan:
-        """Hides the dead letters that have expired, but for those that the plan redrives and later ones."""
+        """Hides the dead letters that have expired, except those that the plan redrives and later ones."""
         hidden = {}
         for uid, handle in draft.dead_letters.items():
             redrive = draft.redrive_of(uid)

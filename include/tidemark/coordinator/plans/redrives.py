@@ -18,9 +18,11 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import LetterRow, Redrive, expand_rows, group_rows
 from tidemark.model.checkpoint.segments import StateHandle
 
+LetterPlace = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 StoredPlace = tuple[str, int, str, int, int]
 """A row of a dead-letter table: table, checkpoint, topic, partition and offset."""
-FindLetters = Callable[[StateHandle, Collection[tuple[str, int, int]]], Iterable[StoredPlace]]
+FindLetters = Callable[[StateHandle, Collection[LetterPlace]], Iterable[StoredPlace]]
 """Finds the rows of a handle at positions (topic, partition, offset); answered by the tables."""
 _log = logging.getLogger("tidemark")
 

@@ -24,11 +24,10 @@ from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of, may_hold
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.tables.row_files import may_hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ A compaction merges the rows of many checkpoints into one file of a second table
 checkpoint. Everywhere else a file holds rows of one checkpoint, and its partition names that.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, LiveFile
 from tidemark.model.checkpoint.plan import dead_letters_path
-from tidemark.model.checkpoint.segments import BASE, StateHandle, owner_of
+from tidemark.model.checkpoint.segments import BASE, Segment, StateHandle, is_base, owner_of
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 
@@ -70,6 +71,16 @@ def appended_of(path: str) -> str:
         True
     """
     return path.removesuffix(f"~{BASE}")
+
+
+def may_hold(segment: Segment, file: LiveFile, checkpoint: int) -> bool:
+    """Whether a file may hold rows of a checkpoint, by its partition and its statistics."""
+    if not is_base(segment.path):
+        return file.checkpoint == checkpoint
+    bounds = json.loads(file.file.stats)
+    least = bounds.get("minValues", {}).get(ROW_CHECKPOINT, 0)
+    greatest = bounds.get("maxValues", {}).get(ROW_CHECKPOINT, file.checkpoint)
+    return bool(least <= checkpoint <= greatest)
 
 
 _KINDS = {"": "state", "dead_letters": "dead letters", "sinks": "sink", "outbox": "outbox"}

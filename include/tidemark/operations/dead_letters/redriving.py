@@ -285,7 +285,7 @@ class _Letters:
     def _tables(
         self, uid: str, columns: list[str], checkpoint: int | None = None
     ) -> Iterator[tuple[str, int, "pa.Table"]]:
-        from tidemark.readers.dead_letter_reader import read_letters
+        from tidemark.tables.row_files import read_letters
 
         handle = self.parent.dead_letters.get(uid, StateHandle())
         for table, made, part in read_letters(self.context.warehouse.root, handle, columns, checkpoint):
