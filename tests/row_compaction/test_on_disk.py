@@ -141,6 +141,21 @@ def test_rows_of_earlier_columns_are_merged_into_the_current_ones(tmp_path: Path
     assert shown(tmp_path, found)[0] == line.emitted
 
 
+def test_a_compaction_of_the_old_columns_that_ends_behind_the_new_ones_is_not_adopted(tmp_path: Path) -> None:
+    retained = DiskRetentionPipeline(tmp_path)
+    line = EmittedOracle(retained)
+    line.pay("a")
+    read = line.pay("b")
+    retained.pipeline = MORE
+    line.pay("a")
+    (table,) = (t for t in row_tables(read) if t.owner == "told~sinks")
+    assert retained.row_compactor().compact(read, table, NOW) is not None
+    found = line.pay("b")
+    assert not any(is_base(s.path) for s in found.sinks["teller"].handle), "its columns are not known any more"
+    for number, expected in line.shown.items():
+        assert shown(tmp_path, retained.coordinator.checkpoint(number))[0] == expected[0]
+
+
 def test_expired_rows_leave_every_reader_and_then_the_disk(tmp_path: Path) -> None:
     retained = DiskRetentionPipeline(tmp_path, expiring(timedelta(seconds=6)))
     line = EmittedOracle(retained)
