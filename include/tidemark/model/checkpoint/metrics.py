@@ -219,8 +219,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "deadLetterRows": Metric(
         unit="rows",
-        meaning="of the dead-letter tables, as the newest checkpoint names them; expired ones until a compaction has"
-        " dropped them",
+        meaning="of the dead-letter tables, as the newest checkpoint names them; expired ones until a compaction",
         of=_newest(lambda c: sum(a.dead_letters.rows for a in c.sealed.acks)),
     ),
     "liveRuns": Metric(
