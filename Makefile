@@ -113,6 +113,8 @@ bench: setup ## Measure checkpoints by state size, and what one would take inste
 	@$(BIN)/python -m benchmarks.process_rate
 	@$(BIN)/python -m benchmarks.restore_points
 	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python -m benchmarks.publications.upkeep
+	@$(BIN)/python -m benchmarks.publications
 	@$(BIN)/python -m benchmarks.airflow_latency
 
 .PHONY: docs

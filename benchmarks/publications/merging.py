@@ -4,7 +4,6 @@ Both tables have deletion vectors, and begin with the same rows, which are writt
 """
 
 import json
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.batch import merge_of_records
-from benchmarks.peers.places import COLUMNS, Listing
+from benchmarks.peers.places import COLUMNS
 from benchmarks.peers.sparks import session_with
+from benchmarks.publications.step_costs import StepCost
 
 Row = dict[str, Any]
 CODEC = {"spark.sql.parquet.compression.codec": "zstd", "spark.databricks.delta.snapshotPartitions": "2"}
@@ -66,11 +66,12 @@ class MergedTable:
                 " VALUES (s.key, s.updates, s.amount, s.last_at)"
             )
 
-        return measured(act, self.folder)
+        return StepCost.of(act, str(self.folder)).row
 
     def optimize(self) -> Row:
         """Compacts the table, the upkeep that a merged table needs from time to time."""
-        return measured(lambda: self.session.sql(f"OPTIMIZE delta.`{self.table}`").collect(), self.folder)
+        optimize = f"OPTIMIZE delta.`{self.table}`"
+        return StepCost.of(lambda: self.session.sql(optimize).collect(), str(self.folder)).row
 
     def rows(self) -> pa.Table:
         """Reads the table with Spark, which supports deletion vectors."""
@@ -96,7 +97,7 @@ class StreamedTable(MergedTable):
 
     def take(self) -> Row:
         """Runs a query with `Trigger.AvailableNow`, from the end of the previous query to the topic's end."""
-        return measured(self._query, self.folder)
+        return StepCost.of(self._query, str(self.folder)).row
 
     def _query(self) -> None:
         def merge(batch: DataFrame, _: int) -> None:
@@ -112,12 +113,3 @@ class StreamedTable(MergedTable):
         query = self.session.readStream.format("kafka").options(**options).load().writeStream.foreachBatch(merge)
         running = query.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True).start()
         running.awaitTermination()
-
-
-def measured(act: Any, folder: Path) -> Row:
-    """Returns the seconds of a call, and the bytes that it has written to a folder."""
-    before = Listing.of(str(folder))
-    started = time.perf_counter()
-    act()
-    seconds = time.perf_counter() - started
-    return {"seconds": round(seconds, 4), "bytes": Listing.of(str(folder)).added(before)}

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from benchmarks.peers.places import COLUMNS, ROOT, Listing
+from benchmarks.peers.places import COLUMNS, ROOT
 from benchmarks.peers.sparks import MASTER
+from benchmarks.publications.step_costs import StepCost
+from tidemark.answers.publication_facts import PublishedFacts
 from tidemark.context import Context, open_context
 from tidemark.operations import checkpoints, compaction
 from tidemark.operations.publications import publishing
@@ -51,35 +53,26 @@ class Mirroring:
 
     def checkpoint(self, kind: str) -> Row:
         """Completes a checkpoint, then runs the due compactions, which are timed separately."""
-        name, before = f"{self.topic}-{kind}", Listing.of(str(self.home))
-        started = time.perf_counter()
-        made = checkpoints.run_once(self.context, name, PlanRequest(origin="bench")).checkpoint
-        seconds = time.perf_counter() - started
-        assert made is not None, f"{name} had nothing to checkpoint"
-        written = Listing.of(str(self.home)).added(before)
+        name, made = f"{self.topic}-{kind}", list[object]()
+
+        def run() -> None:
+            made.append(checkpoints.run_once(self.context, name, PlanRequest(origin="bench")).checkpoint)
+
+        cost = StepCost.of(run, str(self.home))
+        assert made != [None], f"{name} had nothing to checkpoint"
         started = time.perf_counter()
         compaction.compact(self.context, name)
-        upkeep = time.perf_counter() - started
-        return {"seconds": round(seconds, 4), "upkeep_seconds": round(upkeep, 4), "bytes": written}
+        return cost.row | {"upkeep_seconds": round(time.perf_counter() - started, 4)}
 
     def publish(self, mirror: str) -> Row:
         """Brings a mirror to the newest checkpoint, and counts every byte that this has written, by kind of file."""
-        before = Listing.of(str(self.home))
-        started = time.perf_counter()
-        (made,) = publishing.publish(self.context, f"{self.topic}-{MIRRORED}", mirror)
-        seconds = time.perf_counter() - started
-        after, kinds = Listing.of(str(self.home)), dict.fromkeys(("data", "vectors", "log", "records"), 0)
-        for path, (size, at) in after.files.items():
-            if before.files.get(path) != (size, at):
-                kinds[self._kind(path)] += size
-        return {
-            "mode": made.mode,
-            "seconds": round(seconds, 4),
-            "bytes": sum(kinds.values()),
-            **kinds,
-            "files": len(self.table(mirror).file_uris()),
-            "live_bytes": sum(self.table(mirror).get_add_actions(flatten=True)["size_bytes"].to_pylist()),
-        }
+        made, name = list[PublishedFacts](), f"{self.topic}-{MIRRORED}"
+        cost = StepCost.of(lambda: made.extend(publishing.publish(self.context, name, mirror)), str(self.home))
+        kinds = dict.fromkeys(("data", "vectors", "log", "records"), 0)
+        for path, size in cost.files.items():
+            kinds[self._kind(path)] += size
+        (step,) = made
+        return {"mode": step.mode, **cost.row, **kinds, "files": len(self.table(mirror).file_uris())}
 
     def table(self, mirror: str) -> DeltaTable:
         """Opens a mirror with deltalake, as any reader does."""

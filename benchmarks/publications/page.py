@@ -1,4 +1,4 @@
-"""The page about publications: bytes, seconds and targets, computed from the rows of both programs."""
+"""The pages about publications: bytes, seconds and targets, computed from the rows of both programs."""
 
 import json
 import statistics
@@ -12,7 +12,7 @@ from benchmarks.publications.mirroring import EACH, MIRRORED, PLAIN, TENTH
 from benchmarks.report import FOLDER, Rows, interval
 
 Data = Mapping[str, Any]
-"""What a program has written: `facts` and `rows`."""
+"""The facts of a run."""
 TITLES = {
     PLAIN: "checkpoint, no publication declared",
     MIRRORED: "checkpoint, two mirrors declared",
@@ -39,24 +39,68 @@ warm Spark driver of two cores. They take turns, and each round begins with anot
 - Both peers have `delta.enableDeletionVectors` and compress with zstd, as mirrors do. Their tables begin with the same
   rows, which are written untimed."""
 UPKEEP = """\
-A publication also merges small files, and rewrites files of mostly dead rows. Ten publications do not show this, so a
-second program publishes one uniform change of 1 % after the other, until the files of the first publication are
-rewritten. The last row of each width is an average that counts everything. `stored` is the number of rows in all files
-per live row: dead rows that readers skip. The wider row has five more fields, of random numbers below a million."""
+Question: what does a publication of 1 % changed keys write, if merged and rewritten files count? A publication merges
+small files, and rewrites files of mostly dead rows. Ten publications do not show this, so this program publishes one
+uniform change after the other, until the files of the first publication are rewritten. Only the writer of mirrors takes
+part, so the bytes do not depend on the machine. They are relative to the changed rows alone, written as one Parquet
+file. `data` is these rows, and rows that were written again. `stored` is the number of rows in all files per live row:
+readers skip the dead ones. A row of three fields has a key of 16 bytes, a count, a sum and a time; one of eight fields
+also has five random numbers below a million."""
 SPANS = ((1, 10), (11, 30), (31, 60), (61, 90), (91, 120), (121, 150))
 """Publications of the rows of the table of upkeep."""
 MEGA = 1e6
 
 
-def write_page(facts: Mapping[str, Any], rows: Rows, upkeep: Data, folder: Path = FOLDER) -> None:
+def write_page(facts: Data, rows: Rows, folder: Path = FOLDER) -> None:
     """Writes `publications.json` and `.md` (`publications-quick…` for a quick run)."""
-    name = "publications-quick" if "quick" in str(facts["command"]) else "publications"
+    _write(folder, "publications-quick" if _is_quick(facts) else "publications", facts, rows)
+
+
+def write_upkeep(facts: Data, rows: Rows, folder: Path = FOLDER) -> None:
+    """Writes `publication-upkeep.json` and `.md` (`publication-upkeep-quick…` for a quick run)."""
+    _write(folder, "publication-upkeep-quick" if _is_quick(facts) else "publication-upkeep", facts, rows)
+
+
+def _write(folder: Path, name: str, facts: Data, rows: Rows) -> None:
     (folder / f"{name}.json").write_text(json.dumps({"facts": dict(facts), "rows": list(rows)}, indent=1) + "\n")
-    (folder / f"{name}.md").write_text(page(name, facts, rows, upkeep))
+    render = upkeep_page if "upkeep" in name else page
+    (folder / f"{name}.md").write_text(render(name, facts, rows))
 
 
-def page(name: str, facts: Mapping[str, Any], rows: Rows, upkeep: Data) -> str:
-    """Renders the page as Markdown."""
+def _is_quick(facts: Data) -> bool:
+    return "quick" in str(facts["command"])
+
+
+def upkeep_page(name: str, facts: Data, rows: Rows) -> str:
+    """Renders the page about upkeep as Markdown."""
+    lines = [
+        "# Bytes of publications with their upkeep",
+        "",
+        told(facts),
+        "",
+        *UPKEEP.splitlines(),
+        "",
+        f"The table has {facts['keys']:,} keys. Data: [{name}.json]({name}.json).",
+        *(["", facts["note"]] if "note" in facts else []),
+        *("", "## Targets and results", "", "| figure | target | result | |", "|---|---:|---:|---|"),
+        *(
+            _target(f"bytes of {len(found)} publications, relative to the changed rows, {width}", 3, _aged_ratio(found))
+            for width in _widths(rows)
+            if (found := _aged(rows, width))
+        ),
+        *("", "## Bytes by age", "", *_ages(rows)),
+        *("", "## Checks", ""),
+        *_wrapped(
+            f"Rows: {sum(r['checked'] for r in rows if 'checked' in r):,} in all at the end; every row equalled"
+            f" numpy's. A publication took {statistics.median(r['cpu_seconds'] for r in rows if 'changed' in r):.1f} s"
+            " of CPU (median), without the difference between two checkpoints."
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def page(name: str, facts: Data, rows: Rows) -> str:
+    """Renders the page about one run of all parties as Markdown."""
     lines = [
         "# Cost of a publication",
         "",
@@ -65,15 +109,14 @@ def page(name: str, facts: Mapping[str, Any], rows: Rows, upkeep: Data) -> str:
         *_wrapped(
             f"Question: what does it cost to publish a state of {facts['keys']:,} keys as a plain Delta table if 1 % of"
             " them have changed, compared with Delta's MERGE and Structured Streaming for the same changes in one run?"
-            f" Data: [{name}.json]({name}.json), [publication-upkeep.json](publication-upkeep.json)."
+            f" Data: [{name}.json]({name}.json)."
         ),
         *("", "## Method", "", *METHOD.splitlines()),
-        *("", "## Targets and results", "", *_targets(rows, upkeep["rows"])),
+        *("", "## Targets and results", "", *_targets(rows)),
         *("", "## Bytes", "", *_bytes(rows)),
-        *("", "## Bytes with upkeep", "", *_upkeep(upkeep)),
         *("", "## Seconds", "", *_seconds(rows, facts["load"])),
         *("", "## Every tenth checkpoint", "", *_tenth(rows)),
-        *("", "## Checks", "", *_checks([*rows, *upkeep["rows"]])),
+        *("", "## Checks", "", *_checks(rows)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -110,20 +153,14 @@ def _aged_ratio(rows: Rows) -> float:
     return sum(total(rows, what) for what in ("data", "vectors", "log")) / total(rows, "changed")
 
 
-def _targets(rows: Rows, aged: Rows) -> list[str]:
+def _targets(rows: Rows) -> list[str]:
     low, high = interval(_seconds_of(rows, MIRRORED), _seconds_of(rows, PLAIN))
     declared = statistics.median(_seconds_of(rows, MIRRORED)) / statistics.median(_seconds_of(rows, PLAIN))
     ten, one = select(rows, EACH), select(rows, TENTH)
-    widths = list(dict.fromkeys(r["width"] for r in aged))
     return [
         "| figure | target | result | |",
         "|---|---:|---:|---|",
         _target(f"bytes of {len(ten)} publications, relative to the changed rows", 3, _ratio(rows, EACH)),
-        *(
-            _target(f"bytes of {len(found)}, with upkeep, {width}", 3, _aged_ratio(found))
-            for width in widths
-            if (found := _aged(aged, width))
-        ),
         f"| seconds of a checkpoint with publications declared, relative to one without (95 % interval) | ≤ 1 |"
         f" {declared:.2f} ({low:.2f} to {high:.2f}) | {'met' if low <= 1 else '**missed**'} |",
         _target(
@@ -160,19 +197,21 @@ def _bytes(rows: Rows) -> list[str]:
             " OPTIMIZE, the upkeep that the merged table needs some day, wrote"
             f" {optimized['bytes'] / MEGA:,.1f} MB in {optimized['seconds']:.1f} s after these rounds."
             f" A checkpoint itself writes {checkpoint:.2f} times the changed rows into the warehouse."
+            " [With their upkeep](publication-upkeep.md), publications write more."
         ),
     ]
 
 
-def _upkeep(upkeep: Data) -> list[str]:
-    rows = upkeep["rows"]
+def _widths(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(r["width"] for r in rows))
+
+
+def _ages(rows: Rows) -> list[str]:
     lines = [
-        *UPKEEP.splitlines(),
-        "",
-        "| row | publications | changed rows kB | data | deletion vectors | log | all | files | stored |",
+        "| row | publications | changed rows kB | data | deletion vectors | log | all | most files | most stored |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for width in dict.fromkeys(r["width"] for r in rows):
+    for width in _widths(rows):
         count = len(_aged(rows, width))
         for first, last in (*(span for span in SPANS if span[1] <= count), (1, count)):
             found = _aged(rows, width, first, last)
@@ -194,15 +233,20 @@ def _seconds(rows: Rows, load: Sequence[float]) -> list[str]:
     return [
         f"Rounds 1 to {len(ours)}. Load of the machine: {load[0]} at the start and {load[3]} at the end.",
         "",
-        "| | median s | slowest s | to a publication | 95 % interval |",
-        "|---|---:|---:|---:|---|",
-        *(_line(TITLES[kind], _seconds_of(rows, kind), ours) for kind in TITLES),
-        _line("checkpoint and its publication", both, ours),
+        "| | median s | slowest s | to a publication | 95 % interval | median CPU s |",
+        "|---|---:|---:|---:|---|---:|",
+        *(f"{_line(TITLES[kind], _seconds_of(rows, kind), ours)} {_cpu(rows, kind):.2f} |" for kind in TITLES),
+        f"{_line('checkpoint and its publication', both, ours)} |",
         "",
         f"- The MERGE takes {_times(merge, ours)} times as long as a publication.",
         f"- Structured Streaming takes {_times(stream, both)} times as long as a checkpoint and its publication.",
         f"- Compactions of the warehouse took {upkeep:.2f} s per checkpoint on average, and are in no other figure.",
     ]
+
+
+def _cpu(rows: Rows, kind: str) -> float:
+    """Processor time of this process, the JVM and the broker, which other programs of the machine change less."""
+    return float(statistics.median(r["cpu_seconds"] for r in select(rows, kind)))
 
 
 def _line(title: str, seconds: Sequence[float], base: Sequence[float]) -> str:
@@ -241,14 +285,15 @@ def _checks(rows: Rows) -> list[str]:
     done = [r["checked"] for r in rows if "checked" in r]
     return _wrapped(
         f"Tables: {len(done)}, with {sum(done):,} rows in all; every row equalled numpy's. They are the state, both"
-        " mirrors, the merged and the streamed table, and the mirrors of the second program."
+        " mirrors, the merged and the streamed table."
     )
 
 
 def main() -> None:
-    """Rewrites the page from the rows of the last full runs of both programs."""
-    kept = json.loads((FOLDER / "publications.json").read_text())
-    write_page(kept["facts"], kept["rows"], json.loads((FOLDER / "publication-upkeep.json").read_text()))
+    """Rewrites both pages from the rows of the last full runs."""
+    for name, write in (("publications", write_page), ("publication-upkeep", write_upkeep)):
+        kept = json.loads((FOLDER / f"{name}.json").read_text())
+        write(kept["facts"], kept["rows"])
 
 
 if __name__ == "__main__":

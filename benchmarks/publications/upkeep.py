@@ -3,9 +3,8 @@
 The writer of mirrors publishes one uniform change of 1 % after the other to a table of 8 M keys, until the files of the
 first publication are mostly dead and are written again. Files are merged meanwhile. Neither Kafka nor Spark takes part,
 so the bytes are those of any machine. The same is measured with a wider row, because deletion vectors cost bits per row
-and the change costs bytes per row. All rows are compared with numpy's at the end. The results are written to
-docs/benchmarks/publication-upkeep.json, and the page is written again; `BENCH=quick` runs a small version that writes
-nothing.
+and the change costs bytes per row. All rows are compared with numpy's at the end. `BENCH=quick` runs a small version,
+and writes separate files that Git ignores.
 """
 
 import json
@@ -30,7 +29,6 @@ from benchmarks.facts import made_by
 from benchmarks.generator import START_MS, key_text
 from benchmarks.peers.places import Listing
 from benchmarks.publications import page
-from benchmarks.report import FOLDER
 from tidemark.ports.publishing import Difference, StatePart, Step
 from tidemark.publications.delta_mirror import DeltaMirrorTable
 from tidemark.publications.target_folder import TargetFolder
@@ -166,17 +164,13 @@ def _measured(width: str, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def main() -> int:
-    """Measures both widths, and writes data and page unless the run is a quick one."""
+    """Measures both widths, and writes data and page."""
     rows: list[dict[str, Any]] = []
     for width in WIDTHS:
         with tempfile.TemporaryDirectory(prefix="tidemark-upkeep-") as folder:
             rows += _measured(width, Path(folder, "mirror"))
-    facts = made_by("make bench", SEED) | {"keys": KEYS, "publications": COUNT}
-    if not QUICK:
-        text = json.dumps({"facts": facts, "rows": rows}, indent=1)
-        (FOLDER / "publication-upkeep.json").write_text(text + "\n")
-        if (FOLDER / "publications.json").is_file():
-            page.main()
+    facts = made_by(f"{'BENCH=quick ' if QUICK else ''}make bench", SEED) | {"keys": KEYS, "publications": COUNT}
+    page.write_upkeep(facts, rows)
     return 0
 
 

@@ -127,12 +127,12 @@ def test_the_command_of_a_page_exists_and_writes_what_is_said(page: str) -> None
 def _rewritten(folder: Path) -> dict[str, str]:
     """The pages that commands write, made again from the committed data."""
     cost, peers, latency, scale = (_data(n) for n in ("checkpoint-cost", "peers", "airflow-latency", "scale"))
-    publications, upkeep = _data("publications"), _data("publication-upkeep")
+    upkeep = _data("publication-upkeep")
     peers_page.write_page(peers["facts"], peers["rows"], folder)
     return {
         "checkpoint-cost": report.page("checkpoint-cost", cost["facts"], cost["rows"]),
         "peers": (folder / "peers.md").read_text(),
-        "publications": publications_page.page("publications", publications["facts"], publications["rows"], upkeep),
+        "publication-upkeep": publications_page.upkeep_page("publication-upkeep", upkeep["facts"], upkeep["rows"]),
         "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
         "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
     }
@@ -142,6 +142,22 @@ def test_a_page_that_a_command_writes_is_what_it_writes_of_the_data(tmp_path: Pa
     written = _rewritten(tmp_path)
     assert sorted(written) == sorted(page for page, (_, writes) in _listed().items() if writes == "page and data")
     assert [page for page, text in written.items() if text != (FOLDER / f"{page}.md").read_text()] == []
+
+
+def test_pages_that_quote_the_bytes_of_publications_have_them_from_the_data() -> None:
+    rows = [r for r in _data("publication-upkeep")["rows"] if r["width"] == "three fields" and "publication" in r]
+
+    def ratio(found: list[dict[str, Any]]) -> str:
+        written = sum(r["data"] + r["vectors"] + r["log"] for r in found)
+        return f"{written / sum(r['changed'] for r in found):.2f}"
+
+    how_to = " ".join((ROOT / "docs/how-to/publish-a-delta-table.md").read_text().split())
+    readme = " ".join((FOLDER / "README.md").read_text().split())
+    first, every, last = ratio(rows[:10]), ratio(rows), ratio(rows[-30:])
+    assert f"write {first} times the bytes of the changed rows, and {len(rows)} publications {every} times" in how_to
+    assert (
+        f"needs {first} over ten real publications, {every} over {len(rows)}, and {last} over the last thirty" in readme
+    )
 
 
 HISTORY = {
