@@ -204,6 +204,23 @@ def test_a_button_triggers_the_dag_with_its_form(page: Page, server: AirflowServ
     assert {name: made["conf"].get(name) for name in wanted} == wanted
 
 
+def test_dead_letters_are_redriven_by_operator_and_reason(page: Page, server: AirflowServer) -> None:
+    page.view("trips", "view=overview", "Latest restore")
+    page.click("Redrive dead letters…", "[role=group] button")
+    page.wait("!!document.querySelector('select[aria-label=\"Operator and reason\"]')")
+    told = page.words()
+    assert "1, from chk-1 to chk-1" in told and "depends on the order of arrival" in told
+    page.fills("Note", "from the page")
+    page.click("Redrive", "form button[type=submit]")
+    page.wait("!!document.querySelector('[data-run]')")
+    run = page.script("document.querySelector('[data-run]').dataset.run")
+    made = server.ask("GET", f"/api/v2/dags/redrive/dagRuns/{run}".replace("+", "%2B"), token=server.token())
+    (total,) = server.ask("GET", "/tidemark/pipelines/trips/dead-letters", token=server.token())["letters"]
+    wanted = {"pipeline": "trips", "uid": total["uid"], "reason": total["reason"], "execute": True}
+    assert {name: made["conf"].get(name) for name in wanted} == wanted
+    assert (made["conf"]["note"], made["conf"]["out_of_order"]) == ("from the page", False)
+
+
 def test_a_restore_shows_what_it_would_come_to_first(page: Page) -> None:
     page.view("trips", "view=checkpoint&checkpoint=1", "Restore…")
     page.click("Restore…", "[data-details] button")

@@ -1,7 +1,7 @@
 // Actions: each triggers a DAG through Airflow's interface, with your permissions, and links to its run.
 
 import { Confirmed } from "./confirmed.js";
-import { BackfillForm, ForkForm, list, RestoreForm, SavepointForm } from "./forms.js";
+import { BackfillForm, ForkForm, list, RedriveForm, RestoreForm, SavepointForm } from "./forms.js";
 import { airflow, Answered, ask, C, Facts, h, Muted, ours, Panel, Trouble, useAnswer, useEffect,
   useState } from "./ui.js";
 
@@ -13,6 +13,7 @@ const KINDS = {
   fork: ["plan", "fork"],
   backfill: ["plan", "repeat", "compare", "promote"],
   retention: ["plan", "sweep", "verify"],
+  redrive: ["plan", "redrive"],
 };
 
 // The DAGs of a pipeline that the user may see: {checkpoint: {id, paused}, …}; null until they are loaded.
@@ -52,6 +53,7 @@ export function Actions({ pipeline, facts, checkpoint }) {
     ["restore", "Restore…", Boolean(checkpoint)],
     ["fork", "Fork…", true],
     ["backfill", "Backfill from here…", Boolean(checkpoint)],
+    ["redrive", "Redrive dead letters…", !checkpoint],
   ].filter(([kind, , fits]) => fits && dags[kind]);
   return h(C.Box, { w: checkpoint ? "100%" : "auto" },
     h(C.Flex, { gap: 2, wrap: "wrap", align: "center", minH: 9, role: "group", "aria-label": "Actions" },
@@ -69,7 +71,8 @@ export function Action({ pipeline, dags, kind, begins, close }) {
     return h(Confirmed, { ...shared, title: "Checkpoint now", word: "Trigger", conf: {},
       says: `Triggers DAG ${dags.checkpoint.id}: what Kafka holds now becomes the next checkpoint.` });
   }
-  const form = { savepoint: SavepointForm, restore: RestoreForm, fork: ForkForm, backfill: BackfillForm }[kind];
+  const form = { savepoint: SavepointForm, restore: RestoreForm, fork: ForkForm, backfill: BackfillForm,
+    redrive: RedriveForm }[kind];
   return form ? h(form, { key: kind, ...shared }) : null;
 }
 

@@ -86,3 +86,30 @@ export function ForkForm({ pipeline, begins, ...more }) {
     help: "Of the timeline, as in what-if. A name is used once." }),
   h(Field, { label: "Note", value: note, maxLength: 1000, onChange: (e) => setNote(e.target.value) }));
 }
+
+// Asks the next checkpoint to give an operator its dead letters again.
+export function RedriveForm({ pipeline, begins, ...more }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "dead-letters"]), 0);
+  const [chosen, setChosen] = useState(null);
+  const [late, setLate] = useState(false);
+  const [note, setNote] = useState("");
+  const { letters = [], requests = [] } = answer.data || {};
+  const open = letters.filter((t) => t.letters > 0);
+  const of = open[chosen ?? 0];
+  const conf = of && { pipeline, uid: of.uid, reason: of.reason, out_of_order: late, note: note || null, execute: true };
+  const waiting = requests.filter((r) => r.state === "waiting").map((r) => `${count(r.letters)} of ${r.uid}`);
+  return h(Confirmed, { ...more, title: "Redrive dead letters", word: "Redrive", conf, ready: Boolean(of),
+    says: "The next checkpoint gives these records to the operator that refused them, as the current code decodes "
+      + "them, each once. Task plan of the run counts how many the code would apply." },
+  h(Answered, { answer, what: "the dead letters" }, () => h(Facts, { facts: {
+    "Dead letters": of ? `${count(of.letters)}, from ${of.first} to ${of.last}` : "none",
+    "Redriven so far": of && of.redriven ? count(of.redriven) : null,
+    "Waiting for a checkpoint": waiting.length ? list(waiting) : null,
+  } })),
+  open.length > 0 && h(Choice, { label: "Operator and reason", value: String(chosen ?? 0),
+    onChange: (n) => setChosen(Number(n)), options: open.map((t, n) => [String(n), `${t.uid}: ${t.reason}`]) }),
+  open.length > 0 && h(C.Flex, { as: "label", gap: 2, fontSize: "sm", align: "center" },
+    h("input", { type: "checkbox", checked: late, onChange: (e) => setLate(e.target.checked) }),
+    "Also if the operator's result depends on the order of arrival"),
+  open.length > 0 && h(Field, { label: "Note", value: note, maxLength: 1000, onChange: (e) => setNote(e.target.value) }));
+}

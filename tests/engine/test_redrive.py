@@ -17,8 +17,6 @@ from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.erasure import BlockedKey
 
-pytest_plugins = ("tests.engine.conftest",)
-
 
 class Listed(state.Keyed):
     """Fields that depend on arrival."""
