@@ -38,7 +38,9 @@ def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: TillP
     first = _hashes(line, "chk-2")
     told = line.tidemark("compact", "till", "--full", "--json").ok().json
     assert {row["uid"] for row in told} == {"accounts", "tills"}
-    for row in told:
+    states = [row for row in told if row["table"] == "state"]
+    assert len(states) == 2
+    for row in states:
         assert (row["levels_before"], row["levels_after"]) == ([0, 0], [1])
         assert (row["files_after"], row["amplification_after"]) == (1, 1.0)
         assert row["rows_after"] <= row["rows_before"] and row["amplification_before"] > 1
@@ -49,7 +51,7 @@ def test_a_replay_gives_equal_hashes_twice_with_a_compaction_between(line: TillP
 
 def test_a_checkpoint_over_a_compacted_base_is_replayed(line: TillPipeline) -> None:
     plan = reads.get_checkpoint(line.tidemark.context, "till", 3).plan
-    assert set(plan.adopted) == {"accounts", "tills"}
+    assert {uid for uid in plan.adopted if "~" not in uid} == {"accounts", "tills"}
     assert _hashes(line, "chk-3") != _hashes(line, "chk-1")
 
 

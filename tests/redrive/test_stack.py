@@ -13,7 +13,7 @@ def test_letters_are_redriven_through_kafka_and_spark(
     topic = topics.make(partitions=2)
     tidemark = Command(tmp_path, broker, spark_server)
     source = STRICT.replace('"payments"', f'"{topic}"')
-    tidemark.declare(source, file="sums.py", kind="kind: str")
+    tidemark.declare(source, file="sums.py", kind="kind: str", more="")
 
     def run() -> dict[str, int]:
         tidemark("run", "sums").ok()
@@ -23,7 +23,7 @@ def test_letters_are_redriven_through_kafka_and_spark(
     assert run() == {"a": 1}
     topics.produce(topic, [Sent(_payment("b", 3), partition=0), Sent(b"{", partition=1)])
     assert run() == {"a": 1}
-    tidemark.declare(source, file="sums.py", kind="kind: str | None = None")
+    tidemark.declare(source, file="sums.py", kind="kind: str | None = None", more="")
     asked = tidemark("dead-letters", "redrive", "sums", "sums", "--execute", "--json").ok().json
     assert (asked["letters"], asked["applied"], asked["refused"]) == (3, 2, {"malformed_json": 1})
     assert run() == {"a": 3, "b": 3}

@@ -96,7 +96,8 @@ export function RedriveForm({ pipeline, begins, ...more }) {
   const { letters = [], requests = [] } = answer.data || {};
   const open = letters.filter((t) => t.letters > 0);
   const of = open[chosen ?? 0];
-  const conf = of && { pipeline, uid: of.uid, reason: of.reason, out_of_order: late, note: note || null, execute: true };
+  const conf = of && { pipeline, uid: of.uid, reason: of.reason, out_of_order: late, note: note || null,
+    execute: true };
   const waiting = requests.filter((r) => r.state === "waiting").map((r) => `${count(r.letters)} of ${r.uid}`);
   return h(Confirmed, { ...more, title: "Redrive dead letters", word: "Redrive", conf, ready: Boolean(of),
     says: "The next checkpoint gives these records to the operator that refused them, as the current code decodes "
@@ -111,5 +112,6 @@ export function RedriveForm({ pipeline, begins, ...more }) {
   open.length > 0 && h(C.Flex, { as: "label", gap: 2, fontSize: "sm", align: "center" },
     h("input", { type: "checkbox", checked: late, onChange: (e) => setLate(e.target.checked) }),
     "Also if the operator's result depends on the order of arrival"),
-  open.length > 0 && h(Field, { label: "Note", value: note, maxLength: 1000, onChange: (e) => setNote(e.target.value) }));
+  open.length > 0 && h(Field, { label: "Note", value: note, maxLength: 1000,
+    onChange: (e) => setNote(e.target.value) }));
 }
