@@ -16,11 +16,18 @@ from tidemark.tables.delta_tables import DeltaTables
 
 __all__ = ["lines"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
-STEPS = ["compact.job", "compact.files", "compact.commit", "commit.compact", "compact.record"]
+KINDS = {"compact": "accounts", "compact_rows": "accounts~dead_letters"}
+"""Whose files are merged at the steps of a kind; rows come first."""
+STEPS = [
+    step.replace("compact", kind)
+    for kind in KINDS
+    for step in ("compact.job", "compact.files", "compact.commit", "commit.compact", "compact.record")
+]
 PLACES = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
 if os.environ.get("TIDEMARK_TEST_SWEEP") != "full":
     # Files without a commit, a commit without a record, and a record.
     PLACES = ["commit.compact:after", "compact.record:before", "compact.record:after"]
+    PLACES += ["commit.compact_rows:after", "compact_rows.record:after"]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,10 @@ def records(line: KilledPipeline) -> list[CompactionRecord]:
     return [r for r in found if r is not None]
 
 
+def _made_for(line: KilledPipeline, owner: str) -> set[str]:
+    return {record.job for record in records(line) if record.uid == owner}
+
+
 def jobs(line: KilledPipeline) -> set[str]:
     """Names of the jobs that were opened."""
     objects = line.context.coordinator("sweep").objects
@@ -62,23 +73,26 @@ def jobs(line: KilledPipeline) -> set[str]:
 def test_a_killed_compaction_changes_no_answer_and_is_made_up_for(line: KilledPipeline, place: str) -> None:
     line.send()
     line.repair()
-    before = {r.job for r in records(line)}
+    owner = KINDS["compact_rows" if "compact_rows" in place else "compact"]
+    before = _made_for(line, owner)
     killed = command(line, "compact", "sweep", "accounts", "--full", crash_at=place)
     assert killed.returncode == -signal.SIGKILL, f"{place} was not reached: {killed.stderr}"
     line.check()
-    left = {r.job for r in records(line)} - before
-    assert len(left) == (place == "compact.record:after"), "a record is there only where it was put"
+    left = _made_for(line, owner) - before
+    assert len(left) == place.endswith("record:after"), "a record is there only where it was put"
     again = command(line, "compact", "sweep", "accounts", "--full")
     assert again.returncode == 0, again.stderr
     line.check()
-    made = {r.job for r in records(line)} - before - left
+    made = _made_for(line, owner) - before - left
     assert len(made) == 1 and made <= jobs(line)
     line.send()
     line.repair()
     newest = reads.get_checkpoint(line.context, "sweep")
     (base, runs) = newest.handles["accounts"].segments
     assert base.path.endswith("/base") and runs.path.endswith("/runs"), "the next plan took it"
-    assert newest.plan.adopted["accounts"].removesuffix(".json").rpartition("/")[2] in made | left
+    (merged, appended) = newest.sealed.acks[0].dead_letters.segments
+    assert merged.path == f"{appended.path}~base"
+    assert newest.plan.adopted[owner].removesuffix(".json").rpartition("/")[2] in made | left
 
 
 def test_a_killed_replay_leaves_a_folder_that_the_next_one_sweeps(line: KilledPipeline) -> None:

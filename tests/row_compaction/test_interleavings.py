@@ -49,15 +49,15 @@ def is_compacted(found: Checkpoint) -> bool:
     return any(is_base(s.path) for s in found.sinks["teller"].handle)
 
 
-def once(act: Callable[[], object], step: str, moment: str) -> StepListener:
+class Once:
     """A listener that does something else at one point."""
-    left, at = [act], (step, moment)
 
-    def listen(step: str, moment: str) -> None:
-        if (step, moment) == at and left:
-            left.pop()()
+    def __init__(self, act: Callable[[], object], step: str, moment: str) -> None:
+        self.left, self.at = [act], (step, moment)
 
-    return listen
+    def __call__(self, step: str, moment: str) -> None:
+        if (step, moment) == self.at and self.left:
+            self.left.pop()()
 
 
 @pytest.mark.parametrize("nth", range(1, STEPS + 1))
@@ -100,11 +100,12 @@ def test_of_two_compactors_at_once_one_is_adopted_and_the_other_one_harms_nothin
     for step in ("job", "files", "commit", "record"):
         for moment in ("before", "after"):
             retained, line = lined()
-            other = once(lambda r=retained: compact_sink(r, lambda *_: None), f"compact.{step}", moment)  # type: ignore[misc]
+            other = Once(lambda r=retained: compact_sink(r, lambda *_: None), f"compact_rows.{step}", moment)  # type: ignore[misc]
             try:
                 compact_sink(retained, other)
             except ConflictError:
                 assert step in ("job", "files", "commit")
+            assert not other.left, "the point was reached"
             assert is_compacted(line.pay("a", "")), (step, moment)
             retained.compact_rows(NOW)
             line.pay("b")
@@ -112,9 +113,15 @@ def test_of_two_compactors_at_once_one_is_adopted_and_the_other_one_harms_nothin
 
 
 def test_a_restore_while_a_compaction_runs_adopts_nothing_of_the_closed_timeline() -> None:
-    for step, moment in (("compact.job", "after"), ("commit.compact", "after"), ("compact.record", "before")):
+    for step, moment in (
+        ("compact_rows.job", "after"),
+        ("commit.compact_rows", "after"),
+        ("compact_rows.record", "before"),
+    ):
         retained, line = lined()
-        compact_sink(retained, once(lambda r=retained: r.restore(2), step, moment))  # type: ignore[misc]
+        restored = Once(lambda r=retained: r.restore(2), step, moment)  # type: ignore[misc]
+        compact_sink(retained, restored)
+        assert not restored.left
         found = retained.checkpoint()
         assert found.plan.slot.timeline == "t2" and not is_compacted(found)
         kept = retained.held(found.sinks["teller"].handle)
@@ -166,7 +173,7 @@ def test_a_sweep_at_every_step_of_a_compaction_deletes_nothing_that_it_needs() -
     compact_sink(retained, lambda step, moment: points.append((step, moment)))
     for step, moment in points:
         retained, line = lined()
-        sweep = once(lambda r=retained: [r.sweep(Retention.keep_last(1)) for _ in range(2)], step, moment)  # type: ignore[misc]
+        sweep = Once(lambda r=retained: [r.sweep(Retention.keep_last(1)) for _ in range(2)], step, moment)  # type: ignore[misc]
         compact_sink(retained, sweep)
         found = line.pay("a", "")
         assert is_compacted(found), (step, moment)
@@ -179,7 +186,9 @@ def test_a_compaction_beside_an_erasure_brings_no_row_of_the_key_back() -> None:
     compact_sink(retained, lambda step, moment: points.append((step, moment)))
     for step, moment in points:
         retained, _ = lined()
-        compact_sink(retained, once(lambda r=retained: r.erase("teller", "a"), step, moment))  # type: ignore[misc]
+        erased = Once(lambda r=retained: r.erase("teller", "a"), step, moment)  # type: ignore[misc]
+        compact_sink(retained, erased)
+        assert not erased.left
         for _ in range(2):
             found = retained.checkpoint("b")
             assert "'account': 'a'" not in str(retained.rows(found)["teller sink"]), (step, moment)
@@ -217,7 +226,7 @@ def test_a_restore_that_took_the_sinks_over_before_an_erasure_is_found_out() -> 
     retained.restore(2)
     for _ in range(2):
         retained.checkpoint("c")  # only tables of t2 have the key, so an erasure does not revise chk-1
-    erased = once(lambda: retained.erase("teller", "c"), "genesis", "before")
+    erased = Once(lambda: retained.erase("teller", "c"), "genesis", "before")
     recovery = replace(retained.recovery, coordinator=replace(retained.coordinator, listener=erased))
     point = RestorePoint(checkpoint=retained.coordinator.checkpoint(1))
     with pytest.raises(ConflictError, match="a key was erased"):

@@ -29,8 +29,8 @@ class RowCompactor:
         files: merges files.
         clock: stamps the job record.
         write_ids: names the job and the commit.
-        listener: called at steps `compact.job`, `.files`, `.commit`, `.record`; inside the commit, between the version
-            of the table and the commit, `commit.compact`.
+        listener: called at steps `compact_rows.job`, `.files`, `.commit`, `.record`; inside the commit, between the
+            version of the table and the commit, `commit.compact_rows`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
     """
@@ -100,9 +100,9 @@ class RowCompactor:
         return done
 
     def _step(self, name: str, act: Callable[[], T]) -> T:
-        self.listener(f"compact.{name}", "before")
+        self.listener(f"compact_rows.{name}", "before")
         done = act()
-        self.listener(f"compact.{name}", "after")
+        self.listener(f"compact_rows.{name}", "after")
         return done
 
 
@@ -114,8 +114,8 @@ class _Unrevoked:
 
     def check(self) -> None:
         """Never raises."""
-        self.listener("commit.compact", "before")
-        self.listener("commit.compact", "after")
+        self.listener("commit.compact_rows", "before")
+        self.listener("commit.compact_rows", "after")
 
 
 def _request(found: Checkpoint, table: RowTable, wanted: Compaction, run: WrittenRun, job: str) -> CommitRequest:
