@@ -91,12 +91,19 @@ def upkeep_page(name: str, facts: Data, rows: Rows) -> str:
         *("", "## Bytes by age", "", *_ages(rows)),
         *("", "## Checks", ""),
         *_wrapped(
-            f"Rows: {sum(r['checked'] for r in rows if 'checked' in r):,} in all at the end; every row equalled"
-            f" numpy's. A publication took {statistics.median(r['cpu_seconds'] for r in rows if 'changed' in r):.1f} s"
-            " of CPU (median), without the difference between two checkpoints."
+            f"{_aged_check(rows)} A publication took"
+            f" {statistics.median(r['cpu_seconds'] for r in rows if 'changed' in r):.1f} s of CPU (median), without the"
+            " difference between two checkpoints."
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _aged_check(rows: Rows) -> str:
+    checked = [r["checked"] for r in rows if "checked" in r]
+    if not checked:
+        return "The run was stopped before its check: no row was compared."
+    return f"Rows: {sum(checked):,} in all at the end; every row equalled numpy's."
 
 
 def page(name: str, facts: Data, rows: Rows) -> str:
