@@ -334,6 +334,22 @@ def test_letters_are_redriven_from_compacted_files_and_once(shop: Shop) -> None:
     assert _totals(shop) == {"missing_field: kind": (0, 9)}
 
 
+def test_a_compaction_makes_no_redriven_letter_open_again_and_loses_no_request(shop: Shop) -> None:
+    for amount in range(1, 10):
+        shop.send(_payment("a", amount))
+        _run(shop)
+    shop.deploy("kind: str | None = None")
+    shop.types("redrive", "sums", "sums", "--limit", "4", "--execute")
+    assert _run(shop) == {"a": 1 + 2 + 3 + 4}
+    shop.types("redrive", "sums", "sums", "--limit", "2", "--execute")
+    assert shop.line.compact_rows()
+    assert _run(shop) == {"a": sum(range(1, 7))}, "one plan adopts the files and takes up the request from before"
+    assert any(segment.path.endswith("~base") for segment in _letters(shop))
+    assert _totals(shop) == {"missing_field: kind": (3, 6)}
+    assert shop.types("redrive", "sums", "sums", "--execute")["letters"] == 3
+    assert _run(shop) == {"a": sum(range(1, 10))}
+
+
 def test_letters_that_wait_for_a_plan_do_not_expire_before_it(shop: Shop) -> None:
     kept = "keep_dead_letters_for=timedelta(hours=1)"
 

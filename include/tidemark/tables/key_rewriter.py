@@ -1,7 +1,7 @@
 """Finds and removes keys in Parquet files (`ports.KeyFiles`): with pyarrow, a row group at a time, without a JVM."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,13 +149,28 @@ def _count(mask: Any) -> int:
 
 
 @contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Translates errors of the disk and of libraries."""
+def translate_library_errors(what: str, *, safe: str, following: str) -> Iterator[None]:
+    """Translates errors of the disk and of libraries.
+
+    Args:
+        what: the file or folder that was read or written.
+        safe: what the failure has not changed.
+        following: what to do next.
+
+    Raises:
+        StoreError: for each of them.
+    """
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
-            f"could not read or write {what}: {str(error).splitlines()[0]}",
-            safe="this changed no restore point; those revised earlier are complete.",
-            next="check the disk, then repeat the erasure: it continues with the rest.",
+            f"could not read or write {what}: {str(error).splitlines()[0]}", safe=safe, next=following
         ) from error
+
+
+def _mapped(what: str) -> AbstractContextManager[None]:
+    return translate_library_errors(
+        what,
+        safe="this changed no restore point; those revised earlier are complete.",
+        following="check the disk, then repeat the erasure: it continues with the rest.",
+    )

@@ -5,7 +5,7 @@ names that of each row (`row_tables.ROW_CHECKPOINT`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark.errors import StoreError
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, appended_of, may_hold
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
@@ -22,7 +21,7 @@ from tidemark.ports import LiveFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
 from tidemark.tables.delta_reader import segment_files, unusable_table
 from tidemark.tables.delta_tables import arrow_schema
-from tidemark.tables.key_rewriter import Footers
+from tidemark.tables.key_rewriter import Footers, translate_library_errors
 
 _PLACE = ["topic", "partition", "offset"]
 _BATCH = 65_536
@@ -200,14 +199,9 @@ def _next(writer: Any, schema: pa.Schema, target: Path) -> pq.ParquetWriter:
     )
 
 
-@contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Translates errors of the disk and of libraries."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(
-            f"could not read or write {what}: {str(error).splitlines()[0]}",
-            safe="no checkpoint names the files that were written.",
-            next="check the disk, then run tidemark compact again.",
-        ) from error
+def _mapped(what: str) -> AbstractContextManager[None]:
+    return translate_library_errors(
+        what,
+        safe="no checkpoint names the files that were written.",
+        following="check the disk, then run tidemark compact again.",
+    )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidemark.answers.checkpoint_facts import iso
@@ -251,7 +252,7 @@ class _Letters:
         letters, redriven = Counter[str](), Counter[str]()
         made: dict[str, list[int]] = {}
         for table, checkpoint, part in self._tables(uid, [*_PLACE, "reason"]):
-            gone = self._redriven_in(table, checkpoint)
+            gone = self._redriven.get((table, checkpoint), set())
             for row in part.select(["reason"]).to_pylist() if not gone else part.to_pylist():
                 is_gone = bool(gone) and (row["topic"], row["partition"], row["offset"]) in gone
                 (redriven if is_gone else letters)[row["reason"]] += 1
@@ -272,7 +273,7 @@ class _Letters:
         """Finds letters that were not redriven, with their raw rows, oldest first."""
         found: list[tuple[LetterRow, dict[str, Any]]] = []
         for table, checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
-            gone, ids = self._redriven_in(table, checkpoint), self.history.plans[checkpoint].topic_ids
+            gone, ids = self._redriven.get((table, checkpoint), set()), self.history.plans[checkpoint].topic_ids
             for raw in part.to_pylist():
                 place = (raw["topic"], raw["partition"], raw["offset"])
                 if place not in gone and wanted.takes(raw):
@@ -292,9 +293,13 @@ class _Letters:
             if made in self.history.plans:
                 yield table, made, part
 
-    def _redriven_in(self, table: str, checkpoint: int) -> frozenset[tuple[str, int, int]]:
-        rows = (row for row in self.history.redriven if (row.table, row.checkpoint) == (table, checkpoint))
-        return frozenset((row.topic, row.partition, row.offset) for row in rows)
+    @cached_property
+    def _redriven(self) -> dict[tuple[str, int], set[tuple[str, int, int]]]:
+        """The positions of redriven letters, by table and checkpoint."""
+        found: dict[tuple[str, int], set[tuple[str, int, int]]] = {}
+        for row in self.history.redriven:
+            found.setdefault((row.table, row.checkpoint), set()).add((row.topic, row.partition, row.offset))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
