@@ -1,5 +1,6 @@
 """State in a compacted topic of a real broker: read from its start, it is the state of its checkpoint."""
 
+import itertools
 import json
 import os
 import random
@@ -11,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.cli.test_savepoint_page import AIRCRAFT, README, ROOT, _block, _flight
 from tests.publications.published_ward import NAME
@@ -66,16 +67,35 @@ def test_topics_of_others_are_left_alone_until_a_rebuild_may_replace_their_rows(
         admin.create_topics([NewTopic(topic, 2, config={"cleanup.policy": policy})])[topic].result(10)
     with pytest.raises(UsageError, match="cleanup.policy=delete"):
         publishing.publish(ward.context, NAME, "fresh-topic")
+    # Others may partition by another hash: their key, and one of ours, lie in every partition.
+    (ours,) = (row["sensor"] for row in ward.expected(1, "kept"))
     producer = Producer({"bootstrap.servers": ward.broker})
-    producer.produce(ward.topic("kept"), b'{"sensor":"theirs"}', b'{"sensor":"theirs"}')
+    for partition, sensor in itertools.product((0, 1), ("theirs", ours)):
+        there = json.dumps({"sensor": sensor}, separators=(",", ":")).encode()
+        producer.produce(ward.topic("kept"), there, there, partition=partition)
     producer.flush(10)
     with pytest.raises(TargetChangedError, match="has not written"):
         publishing.publish(ward.context, NAME, KEPT)
     publishing.rebuild(ward.context, NAME, KEPT, replaces_others=True)
+    made = CompactedTopic(bootstrap=ward.broker, topic=ward.topic("kept"), application=f"tidemark/{NAME}/{KEPT}")
+    assert sum(value is not None for value in dict(made.records()).values()) == 1, "one place per key has a value"
     ward.compare("kept")
     assert publishing.verify(ward.context, NAME, KEPT).equal
     ward.checkpoint()
     assert ward.published("kept") == ["difference"]
+
+
+def test_more_partitions_move_keys_so_only_a_rebuild_continues(ward: TopicWard) -> None:
+    ward.published("kept")
+    admin = AdminClient({"bootstrap.servers": ward.broker})
+    count = len(admin.list_topics(ward.topic("kept"), timeout=10).topics[ward.topic("kept")].partitions)
+    admin.create_partitions([NewPartitions(ward.topic("kept"), count + 5)])[ward.topic("kept")].result(10)
+    ward.checkpoint()
+    with pytest.raises(TargetChangedError, match=f"had {count} partitions and has {count + 5}"):
+        publishing.publish(ward.context, NAME, KEPT)
+    publishing.rebuild(ward.context, NAME, KEPT)
+    ward.compare("kept")
+    assert publishing.verify(ward.context, NAME, KEPT).equal
 
 
 def test_progress_that_has_expired_is_that_of_the_records(ward: TopicWard) -> None:
@@ -105,4 +125,4 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path, broker: st
         told = {text: tidemark(*shlex.split(text)[1:]).ok() for block in blocks for text in block.splitlines()}
     assert len(told) == 5 and "equal" in told["tidemark publication verify flights aircraft-topic"].out
     made = CompactedTopic(bootstrap=broker, topic=topic, application="tidemark/flights/aircraft-topic")
-    assert {json.loads(key)["tail_number"] for key, _ in made.rows()} == set(AIRCRAFT)
+    assert {json.loads(key)["tail_number"] for (_, key), _ in made.records()} == set(AIRCRAFT)

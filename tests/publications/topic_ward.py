@@ -38,9 +38,9 @@ class TopicWard(PublishedWard):
         return made.progress()
 
     def rows(self, uid: str) -> dict[str, Any]:
-        """What a consumer of committed records has when it has read the topic from its start."""
+        """What a consumer of committed records has, by partition, when it has read the topic from its start."""
         settings = {"bootstrap.servers": self.broker, "group.id": uuid4().hex, "isolation.level": "read_committed"}
-        consumer, found = Consumer(settings | {"enable.partition.eof": True}), dict[str, Any]()
+        consumer, found = Consumer(settings | {"enable.partition.eof": True}), dict[Any, Any]()
         try:
             left = set(consumer.list_topics(self.topic(uid)).topics[self.topic(uid)].partitions)
             consumer.assign([TopicPartition(self.topic(uid), n, 0) for n in left])
@@ -50,13 +50,14 @@ class TopicWard(PublishedWard):
                 if message.error() is not None:
                     left.discard(message.partition())
                     continue
-                key, value = json.loads(message.key() or b""), message.value()
-                found.pop(key["sensor"], None)
+                key, value = (message.partition(), json.loads(message.key() or b"")["sensor"]), message.value()
+                found.pop(key, None)
                 if value is not None:
-                    found[key["sensor"]] = json.loads(value)
+                    found[key] = json.loads(value)
         finally:
             consumer.close()
-        return found
+        assert len({key for _, key in found}) == len(found), "a key has values in two partitions"
+        return {key: value for (_, key), value in found.items()}
 
     def note(self, uid: str, step: PublishedFacts) -> None:
         """A topic has no versions; `compare` looks at the newest state."""

@@ -6,7 +6,7 @@ whose every later call fails. Progress is read after that, and moves in the same
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -32,6 +32,10 @@ _SAFE = "every checkpoint is intact; a step that was not finished is repeated."
 Report = Callable[[KafkaError | None, Message], None]
 Row = tuple[bytes, bytes | None]
 """Key and value; None deletes the key."""
+Place = tuple[int, bytes]
+"""Partition and key. A record of others may lie in another partition than this writer chooses for its key."""
+_BY_KEY = -1
+"""The partition that librdkafka replaces with that of the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ class TopicProgress:
         step: its number.
         lineage: id of the rebuild that its rows come from.
         checkpoint: id of its checkpoint.
+        partitions: number of partitions at that time; 0 if it was not recorded.
     """
 
     step: int
     lineage: str
     checkpoint: int
+    partitions: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +123,8 @@ class CompactedTopic:
         if found.offset < 0:
             return None
         told = json.loads(found.metadata or "{}")
-        return TopicProgress(found.offset, str(told.get("lineage", "")), int(told.get("checkpoint", 0)))
+        numbers = (int(told.get(name, 0)) for name in ("checkpoint", "partitions"))
+        return TopicProgress(found.offset, str(told.get("lineage", "")), *numbers)
 
     @contextmanager
     def writer(self) -> "Iterator[TopicWriter]":
@@ -144,8 +151,8 @@ class CompactedTopic:
             producer.init_transactions(STALL)
         yield TopicWriter(topic=self, producer=producer)
 
-    def rows(self) -> Iterator[Row]:
-        """Yields all committed records from the start of each partition to its end, in order.
+    def records(self) -> Iterator[tuple[Place, bytes | None]]:
+        """Yields places and values of all committed records from the start of each partition to its end, in order.
 
         Raises:
             BrokerError: Kafka did not answer.
@@ -164,22 +171,22 @@ class CompactedTopic:
         try:
             with self._translated("read the topic"):
                 found = self._described(consumer)
-                if found.error is not None:
-                    raise KafkaException(found.error)
                 consumer.assign([TopicPartition(self.topic, n, 0) for n in found.partitions])
                 yield from self._read(consumer, set(found.partitions))
         finally:
             consumer.close()
 
-    def _described(self, consumer: Consumer) -> TopicMetadata:
+    def _described(self, client: Consumer | Producer) -> TopicMetadata:
         until = time.monotonic() + _NEW
         while True:
-            found: TopicMetadata = consumer.list_topics(self.topic, timeout=STALL).topics[self.topic]
-            if found.error is None or time.monotonic() > until:
+            found: TopicMetadata = client.list_topics(self.topic, timeout=STALL).topics[self.topic]
+            if found.error is None:
                 return found
+            if time.monotonic() > until:
+                raise KafkaException(found.error)
             time.sleep(0.2)
 
-    def _read(self, consumer: Consumer, left: set[int]) -> Iterator[Row]:
+    def _read(self, consumer: Consumer, left: set[int]) -> Iterator[tuple[Place, bytes | None]]:
         since = time.monotonic()
         while left:
             for message in consumer.consume(1000, timeout=1.0):
@@ -187,7 +194,7 @@ class CompactedTopic:
                 if error is None:
                     key = message.key()
                     if isinstance(key, bytes):
-                        yield key, message.value()
+                        yield (message.partition() or 0, key), message.value()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition() or 0)
                 else:
@@ -226,39 +233,65 @@ class TopicWriter:
     topic: CompactedTopic
     producer: Producer
 
-    def write(self, rows: Iterable[Row], progress: TopicProgress) -> tuple[int, int]:
-        """Writes rows, and with the last of them the progress; returns the number of rows and bytes.
+    def partitions(self) -> int:
+        """The number of partitions, by which keys are distributed.
+
+        Raises:
+            BrokerError: Kafka did not answer.
+        """
+        with self.topic._translated("count the partitions"):
+            return len(self.topic._described(self.producer).partitions)
+
+    def write(self, rows: Iterable[Row], progress: TopicProgress, stale: MutableSet[Place] | None = None) -> int:
+        """Writes rows, and with the last of them the progress; returns their bytes.
+
+        Args:
+            rows: in the order in which they are written.
+            progress: the step that these rows finish.
+            stale: places with values of earlier steps, or of others. Those that get no row get a tombstone, and stay
+                left in the set.
 
         Raises:
             FencedError: a later writer has begun; it repeats the step.
             BrokerError: Kafka did not take all of them.
         """
         sent, size, failed = 0, 0, list[KafkaError]()
+        left: MutableSet[Place] = set() if stale is None else stale
 
-        def report(error: KafkaError | None, _: Message) -> None:
+        def report(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failed.append(error)
+            elif isinstance(key := message.key(), bytes) and message.value() is not None:
+                left.discard((message.partition() or 0, key))
+
+        def flush() -> None:
+            # This finds a broker that is away: where offsets are sent, librdkafka exceeds the timeout it is given.
+            if self.producer.flush(STALL) or failed:
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "rows were not taken"))
+
+        def everything() -> Iterator[tuple[bytes, bytes | None, int]]:
+            yield from ((key, value, _BY_KEY) for key, value in rows)
+            flush()  # from here on, the places of all rows are known
+            yield from ((key, None, partition) for partition, key in sorted(left))
 
         with self.topic._translated("write rows"), self._aborting():
             self.producer.begin_transaction()
-            for key, value in rows:
-                self._produce(key, value, report)
+            for key, value, partition in everything():
+                self._produce(key, value, partition, report)
                 sent, size = sent + 1, size + len(key) + len(value or b"")
                 if failed:
                     raise KafkaException(failed[0])
                 if sent % _PER_TRANSACTION == 0:
                     self.producer.commit_transaction(STALL)
                     self.producer.begin_transaction()
-            # This finds a broker that is away: where offsets are sent, librdkafka exceeds the timeout that it is given.
-            if self.producer.flush(STALL):
-                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "rows were not taken"))
+            flush()
             with group_reader(self.topic.bootstrap, self.topic.application, self.topic.options) as reader:
                 reader.committed([TopicPartition(self.topic.topic, 0)], timeout=STALL)
-                told = json.dumps({"lineage": progress.lineage, "checkpoint": progress.checkpoint})
-                place = TopicPartition(self.topic.topic, 0, progress.step, told)
+                told = {name: getattr(progress, name) for name in ("lineage", "checkpoint", "partitions")}
+                place = TopicPartition(self.topic.topic, 0, progress.step, json.dumps(told))
                 self.producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), STALL)
             self.producer.commit_transaction(STALL)
-        return sent, size
+        return size
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:
@@ -270,11 +303,11 @@ class TopicWriter:
                 self.producer.abort_transaction(_ABORT)
             raise
 
-    def _produce(self, key: bytes, value: bytes | None, report: Report) -> None:
+    def _produce(self, key: bytes, value: bytes | None, partition: int, report: Report) -> None:
         since = time.monotonic()
         while True:
             try:
-                self.producer.produce(self.topic.topic, value, key, on_delivery=report)
+                self.producer.produce(self.topic.topic, value, key, partition, on_delivery=report)
             except BufferError:
                 self.producer.poll(0.1)
                 if time.monotonic() - since > STALL:

@@ -45,11 +45,14 @@ class TopicTarget:
                 return _had(progress)
             if progress is not None and (progress.step, progress.lineage) != (step.previous, step.previous_lineage):
                 raise self._changed("it has another step, or another rebuild")
+            partitions = writer.partitions()
+            if progress is not None and progress.partitions not in (0, partitions):
+                raise self._changed(f"it had {progress.partitions} partitions and has {partitions}, so keys move")
             found = difference()
             gone = pa.concat_tables([found.deletes, found.erased])
             # An erased key that is in the state again gets its tombstone first.
             rows = (*((key, None) for key in self._keys(gone)), *self._rows([found.upserts]))
-            _, size = writer.write(rows, _progress(step))
+            size = writer.write(rows, _progress(step, partitions))
         return Published(
             version=str(step.checkpoint), inserted=found.upserts.num_rows, deleted=gone.num_rows, bytes=size
         )
@@ -61,23 +64,21 @@ class TopicTarget:
             progress = self.topic.progress()
             if progress is not None and progress.step >= step.number:
                 return _had(progress)
-            there = {key for key, value in _newest(self.topic.rows()).items() if value is not None}
-            self._refuse_rows(progress, step, replaces, is_empty=not there)
+            stale = {place for place, value in dict(self.topic.records()).items() if value is not None}
+            self._refuse_rows(progress, step, replaces, is_empty=not stale)
             if progress is None:
                 # From now on the records in the topic are known to be of this publication, whatever part of them.
                 writer.write((), TopicProgress(step.previous, step.previous_lineage, 0))
-            counts = {"inserted": 0, "deleted": 0}
+            inserted = 0
 
             def rows() -> Iterator[Row]:
-                for key, value in self._rows(table for part in parts for table in part.read()):
-                    there.discard(key)
-                    counts["inserted"] += 1
-                    yield key, value
-                counts["deleted"] = len(there)
-                yield from ((key, None) for key in sorted(there))
+                nonlocal inserted
+                for row in self._rows(table for part in parts for table in part.read()):
+                    inserted += 1
+                    yield row
 
-            _, size = writer.write(rows(), _progress(step))
-        return Published(version=str(step.checkpoint), bytes=size, **counts)
+            size = writer.write(rows(), _progress(step, writer.partitions()), stale)
+        return Published(version=str(step.checkpoint), bytes=size, inserted=inserted, deleted=len(stale))
 
     def drop(self, step: Step) -> Published:
         """See `ports.publishing.PublicationTarget`."""
@@ -85,12 +86,12 @@ class TopicTarget:
         if progress is None:
             return Published(version="")
         with self.topic.writer() as writer:
-            writer.write((), _progress(step))
+            writer.write((), _progress(step, writer.partitions()))
         return Published(version=str(step.checkpoint))
 
     def rows(self) -> tuple[int, pa.Table]:
-        """See `ports.publishing.PublicationTarget`."""
-        newest = _newest(self.topic.rows())
+        """See `ports.publishing.PublicationTarget`. A key with values in two partitions has two rows."""
+        newest = dict(self.topic.records())
         loads = [(field.name, from_json(field.type)) for field in self.columns]
         read = [json.loads(value) for value in newest.values() if value is not None]
         arrays = [
@@ -139,16 +140,12 @@ class TopicTarget:
         )
 
 
-def _progress(step: Step) -> TopicProgress:
-    return TopicProgress(step=step.number, lineage=step.lineage, checkpoint=step.checkpoint)
+def _progress(step: Step, partitions: int) -> TopicProgress:
+    return TopicProgress(step.number, step.lineage, step.checkpoint, partitions)
 
 
 def _had(progress: TopicProgress) -> Published:
     return Published(version=str(progress.checkpoint))
-
-
-def _newest(rows: Iterable[Row]) -> dict[bytes, bytes | None]:
-    return dict(rows)
 
 
 def _bytes(value: object) -> bytes:
