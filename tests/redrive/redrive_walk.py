@@ -131,6 +131,8 @@ class RedriveWorld(MemoryPipeline):
 class RedriveWalk:
     """The walk: each step does the same to the pipeline and to the oracle."""
 
+    releases = RELEASES
+
     def __init__(self, seed: int, uid: str = "sums") -> None:
         self.uid = uid
         self.chance = random.Random(seed)
@@ -157,9 +159,14 @@ class RedriveWalk:
             (self.restore, 1),
             (self.backfill, 1),
         ]
+        steps += self.more_steps()
         act = self.chance.choices([f for f, _ in steps], [n for _, n in steps])[0]
         self.trace.append(act.__name__)
         act()
+
+    def more_steps(self) -> list[tuple[Callable[[], None], int]]:
+        """Further steps of a subclass, with their weights."""
+        return []
 
     def send(self) -> None:
         """Sends records: good ones, some without the field, some without the key, some that are no JSON."""
@@ -240,13 +247,14 @@ class RedriveWalk:
             fork=f"fork-{len(self.trace)}",
             max_records=self.chance.choice([None, 3, 8]),
         )
-        pipeline = RELEASES[self.release]
+        pipeline = self.releases[self.release]
         one = Backfill(coordinator=self.world.coordinator, pipeline=pipeline, request=request)
         one.begin()
         made = list(one.repeat(lambda attempt: self.world.executed(pipeline, attempt)))
         line = deepcopy(self.snapshots[number])
         by_id = {step[0]: step for step in recorded}
         live, self.line = self.line, line
+        self.begins(number)
         for checkpoint in made:
             repeats = [by_id[n] for n in checkpoint.plan.replays]
             self._complete(checkpoint, {r: None for step in repeats for r in step[2]}, repeats[-1][1])
@@ -269,7 +277,7 @@ class RedriveWalk:
         return history.open_rows(found)
 
     def _loop(self) -> CheckpointLoop:
-        pipeline = RELEASES[self.release]
+        pipeline = self.releases[self.release]
         return CheckpointLoop(
             coordinator=self.world.coordinator, pipeline=pipeline, execute=lambda a: self._execute(pipeline, a)
         )
@@ -322,6 +330,13 @@ class RedriveWalk:
         self.redriven += len(again)
         self.repeated += len(again) if isinstance(asked, dict) else 0
         self._compare(made, len(new), len(again), len(refused))
+        self.emitted(made, new, again, refused)
+
+    def emitted(self, made: Checkpoint, new: set[Record], again: set[Record], refused: set[Record]) -> None:
+        """For a subclass: what a checkpoint read and redrove, and what it refused of both."""
+
+    def begins(self, number: int) -> None:
+        """For a subclass: a fork begins at a checkpoint."""
 
     def _is_refused(self, record: Record) -> bool:
         how = self.values[record][2]
@@ -333,7 +348,7 @@ class RedriveWalk:
         counts = (ack.read, ack.redriven, ack.applied, ack.dead_lettered)
         assert counts == (read, redriven, read + redriven - refused, refused), f"{made.plan.name}: {counts}"
         assert made.sealed.facts.records == read
-        found = self.world.compute_of(RELEASES[self.release]).resolve(made, self.uid)
+        found = self.world.compute_of(self.releases[self.release]).resolve(made, self.uid)
         have = {key: (row["records"], row["total"], row["last"]) for (key,), row in found.items()}
         want: dict[str | None, tuple[int, int, int | None]] = {}
         # All records have one event time, so the last one is that of the greatest position, whenever it was applied.

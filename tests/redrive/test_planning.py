@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.redrive.asking import ask, rows_of
-from tests.redrive.redrive_walk import ASK, RELEASES, RedriveWorld, Sums
+from tests.redrive.redrive_walk import ASK, RELEASES, Lenient, RedriveWorld, Strict, Sums
+from tests.redrive.sink_walk import telling
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.loop import CheckpointLoop, list_undelivered, record_delivery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
@@ -185,6 +188,64 @@ def test_a_letter_of_a_broadcast_state() -> None:
     till.ask("shops", till.letters(first, "shops"))
     second = till.checkpoint()
     assert (_ack(second, "shops").redriven, _ack(second, "shops").dead_lettered) == (1, 1)
+
+
+def _sent(till: Till) -> list[int]:
+    """Delivers what is due; returns the offsets."""
+    offsets = []
+    for due in list_undelivered(till.coordinator):
+        placed = till.tables.placed_rows(due.table.handle)
+        offsets += [row["_offset"] for _, at, row in placed if at == due.checkpoint.id and due.is_due(row)]
+        record_delivery(till.coordinator, due)
+    return sorted(int(str(offset)) for offset in offsets)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_sink_gets_redriven_rows_again_only_if_a_restore_took_it_back(back: bool) -> None:
+    till = Till(pipeline=telling(Strict))
+    till.send(1, 2)
+    till.send(4, kind=True)
+    first = till.checkpoint()
+    letters = till.letters(first, "seen")
+    assert _sent(till) == [2]
+    till.pipeline = telling(Lenient)
+    for expected in ([0, 1], [0, 1] if back else []):
+        till.ask("seen", letters)
+        made = till.checkpoint()
+        assert _ack(made, "seen").redriven == _ack(made, "echo").applied == 2
+        assert len(till.tables.rows(made.sinks["seen"].handle)) == 3, "the table has a row per record"
+        assert _sent(till) == expected
+        point = RestoreRequest(checkpoint=1, restore_sinks=back).find_restore_point(till.coordinator)
+        till.recovery.restore(point, request=f"{made.id}")
+
+
+def test_a_sink_gets_rows_of_records_that_were_refused_again_before() -> None:
+    till = Till(pipeline=telling(Strict))
+    till.send(1)
+    letters = till.letters(till.checkpoint(), "seen")
+    till.ask("seen", letters)
+    refused = till.checkpoint()
+    assert (_ack(refused, "seen").dead_lettered, _sent(till)) == (1, [])
+    assert _ack(refused, "seen").refused_again == refused.plan.redrives[0].coverage
+    till.recovery.restore(RestoreRequest(checkpoint=1).find_restore_point(till.coordinator), request="back")
+    till.pipeline = telling(Lenient)
+    till.ask("seen", letters)
+    made = till.checkpoint()
+    assert (len(till.tables.rows(made.sinks["seen"].handle)), _sent(till)) == (1, [0])
+
+
+def test_letters_of_a_recreated_topic_are_passed_over_if_a_sink_is_behind() -> None:
+    till = Till(pipeline=telling(Strict))
+    till.send(1)
+    old = till.letters(till.checkpoint(), "seen")
+    till.log.create("payments", 2)
+    till.send(2)
+    new = till.letters(till.checkpoint(PlanRequest(origin="test", accept_loss=True)), "seen")
+    till.pipeline = telling(Lenient)
+    till.ask("seen", old | new)
+    made = till.checkpoint()
+    assert expand_rows(made.plan.redrives[0].rows) == new
+    assert len(till.tables.rows(made.sinks["seen"].handle)) == 1
 
 
 def test_rows_are_stored_as_ranges() -> None:

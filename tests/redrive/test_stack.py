@@ -26,9 +26,18 @@ def test_letters_are_redriven_through_kafka_and_spark(
     tidemark.declare(source, file="sums.py", kind="kind: str | None = None", more="")
     asked = tidemark("dead-letters", "redrive", "sums", "sums", "--execute", "--json").ok().json
     assert (asked["letters"], asked["applied"], asked["refused"]) == (3, 2, {"malformed_json": 1})
+    # The records of this one reach a sink through another operator.
+    tidemark("dead-letters", "redrive", "sums", "feeds", "--out-of-order", "--execute").ok()
     assert run() == {"a": 3, "b": 3}
+    echoes = tidemark("sink", "show", "sums", "echoes", "--json").ok().json
+    assert sorted(row["account"] for row in echoes) == ["a", "a", "b"]
+    again = tidemark("sink", "source", "sums", "echoes", "--checkpoint", "chk-3", "--where", "account=b")
+    assert "redriven" in again.ok().out
     shown = tidemark("checkpoint", "show", "sums", "chk-3", "--json").ok().json
     (ack,) = [a for a in shown["sealed"]["acks"] if a["uid"] == "sums"]
+    (feeds,) = [a for a in shown["sealed"]["acks"] if a["uid"] == "feeds"]
+    (refused,) = feeds["refused_again"]["by_id"].values()
+    assert refused == [{"start": 1, "end": 2}], "the record that is no JSON"
     assert (ack["read"], ack["redriven"], ack["applied"], ack["dead_lettered"]) == (0, 3, 2, 1)
     # The checkpoint comes out the same again, by its own plan.
     replayed = tidemark("checkpoint", "replay", "sums", "chk-3", "--json").ok().json

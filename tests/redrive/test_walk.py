@@ -1,19 +1,37 @@
 """Hundreds of random steps over requests, restores, backfills and crashes; a failure prints its seed."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
 from tests.redrive.redrive_walk import RedriveWalk
+from tests.redrive.sink_walk import SinkWalk
+from tidemark.coordinator.plans import sink_inputs
 from tidemark.coordinator.plans.redrives import RedrivePlanner
 from tidemark.coordinator.records.redrive_requests import RedriveHistory
+from tidemark.model.checkpoint import emitted
+from tidemark.model.checkpoint.redrive import Redrive
+from tidemark.model.core.offsets import OffsetCoverage
 
 SEEDS = range(8)
 STEPS = 120
 
 
 def walked(seed: int, uid: str = "sums") -> RedriveWalk:
-    walk = RedriveWalk(seed, uid)
+    return taken(RedriveWalk(seed, uid), seed)
+
+
+def told(seed: int) -> SinkWalk:
+    walk = taken(SinkWalk(seed), seed)
+    walk.drain()
+    return walk
+
+
+Walk = TypeVar("Walk", bound=RedriveWalk)
+
+
+def taken(walk: Walk, seed: int) -> Walk:
     try:
         for _ in range(STEPS):
             walk.step()
@@ -34,6 +52,27 @@ def test_a_walk_over_redrives_is_what_plain_dicts_say(seed: int, uid: str) -> No
 
 def test_the_walks_repeat_redrives_in_backfills() -> None:
     assert sum(walked(seed).repeated for seed in SEEDS) > 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk_with_sinks_emits_for_each_record_once(seed: int) -> None:
+    assert told(seed).redriven > 5
+
+
+def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has() -> None:
+    assert sum(told(seed).skipped for seed in SEEDS) > 5
+
+
+@pytest.mark.parametrize("bug", ["rows are forgotten", "refused ones count"])
+def test_the_walk_finds_broken_sinks(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if bug == "rows are forgotten":
+        monkeypatch.setattr(emitted, "redriving_checkpoints", lambda covered: ())
+        monkeypatch.setattr(sink_inputs, "redriving_checkpoints", lambda covered: ())
+    else:
+        monkeypatch.setattr(Redrive, "coverage_at", lambda self, places: OffsetCoverage())
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            told(seed)
 
 
 def test_the_walk_finds_letters_that_are_redriven_twice(monkeypatch: pytest.MonkeyPatch) -> None:

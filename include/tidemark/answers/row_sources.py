@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedRange:
-    """Offsets `[start, end)` that a checkpoint read to change a row."""
+    """Offsets `[start, end)` that a checkpoint read, or redrove, to change a row."""
 
     partition: str
     start: int
@@ -16,7 +16,10 @@ class ChangedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOrigin:
-    """The checkpoint that changed a row. If its manifest is gone it is not `known`: only id and name are set."""
+    """The checkpoint that changed a row. If its manifest is gone it is not `known`: only id and name are set.
+
+    `redriven` are dead letters of earlier checkpoints that the operator got again.
+    """
 
     checkpoint: int
     name: str
@@ -26,6 +29,7 @@ class ChangeOrigin:
     parent: int | None = None
     logical_time: str | None = None
     ranges: Sequence[ChangedRange] = ()
+    redriven: Sequence[ChangedRange] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

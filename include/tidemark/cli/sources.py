@@ -13,6 +13,8 @@ from tidemark.model.checkpoint.codec import body_of
 if TYPE_CHECKING:
     from tidemark.answers.row_sources import ChangeOrigin, RecordPage, RowOrigin, ShownText, SinkOrigin, SinkRowOrigin
 
+_SOME = 5
+"""Ranges of redriven records that are shown; `--json` has all of them."""
 RecordLimit = Annotated[
     int,
     typer.Option("--records", min=0, max=100, metavar="N", help="Also read up to N of the row's records from Kafka."),
@@ -107,12 +109,17 @@ def _body(origin: "RowOrigin | SinkOrigin") -> dict[str, Any]:
 def _change_facts(changed: "ChangeOrigin") -> dict[str, Any]:
     if not changed.known:
         return {"changed_by": f"{changed.name}, whose manifest was deleted"}
-    return {
+    facts = {
         "changed_by": changed.name,
         "timeline": changed.timeline,
         "run": changed.run,
         "offsets": {r.partition: f"[{r.start}, {r.end})" for r in changed.ranges},
     }
+    if changed.redriven:
+        some = [f"{r.partition} [{r.start}, {r.end})" for r in changed.redriven[:_SOME]]
+        more = len(changed.redriven) - len(some)
+        facts["redriven"] = ", ".join([*some, *([f"and {more} more"] if more else [])])
+    return facts
 
 
 def _show_records(found: "RecordPage | None") -> None:

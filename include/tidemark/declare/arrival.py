@@ -31,20 +31,14 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
             safe="nothing was written; the letters are kept.",
             next=_BACKFILL.format(pipeline.name),
         )
-    sinks = sorted(_sinks_behind(pipeline, uid))
-    if sinks:
-        raise UsageError(
-            f"{uid} emits to {', '.join(sinks)}: a sink cannot distinguish rows of redriven records from its own",
-            safe="nothing was written; the letters are kept.",
-            next=_BACKFILL.format(pipeline.name),
-        )
     return found
 
 
-def _sinks_behind(pipeline: Pipeline, uid: str) -> set[str]:
-    """The sinks of an operator and of all that read its records."""
-    found = {o.sink.name for o in pipeline.operators if o.uid == uid and isinstance(o, Process) and o.sink is not None}
-    return found.union(*(_sinks_behind(pipeline, reader) for reader in pipeline.readers(uid) if reader != uid))
+def sinks_behind(pipeline: Pipeline, uid: str) -> list[str]:
+    """Returns the operators with a sink that the records of an operator reach, itself included."""
+    found = {o.uid for o in pipeline.operators if o.uid == uid and isinstance(o, Process) and o.sink is not None}
+    behind = (sinks_behind(pipeline, reader) for reader in pipeline.readers(uid) if reader != uid)
+    return sorted(found.union(*behind))
 
 
 def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:

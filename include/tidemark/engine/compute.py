@@ -1,7 +1,7 @@
 """The Spark implementation of `ports.Compute`: a batch is read once (`engine.read`), and every operator uses it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -208,6 +208,7 @@ class SparkBatch:
                 operator_state=done.operator_state,
                 failed_again=self._failed_again(uid),
             )
+            self._remember_refused(uid)
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
@@ -313,6 +314,18 @@ class SparkBatch:
             return 0
         with translate_spark_errors():
             return self._processed[uid].count_failed(self._redriven[uid])
+
+    def _remember_refused(self, uid: str) -> None:
+        """Finds the redriven records that a process refused again, if a sink is behind it; see `Ack.refused_again`."""
+        redrive = self._plan.redrive_of(uid)
+        if redrive is None or not redrive.sinks or not self.counts[uid].refused_again:
+            return
+        place = ["topic", "partition", "offset"]
+        with translate_spark_errors():
+            again = self._redriven[uid].select(*place)
+            found = self._letters(uid).join(again, place, "left_semi").select(*place).collect()
+        refused = redrive.coverage_at({tuple(row) for row in found})
+        self.counts[uid] = replace(self.counts[uid], refused_records=refused)
 
     def _counted(self, uid: str, name: str) -> UidCounts:
         read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)

@@ -214,7 +214,7 @@ def _outbox(context: Context, due: Undelivered) -> Outbox:
 
     def rows() -> Iterator[EmittedRow]:
         held = outbox_rows(context.warehouse.root, table, plan.id)
-        return emitted_rows(plan, table, (row for row in held if due.is_due(row)))
+        return emitted_rows(plan, table, filter(due.is_due, held))
 
     return Outbox(sink=sink, rows=rows, commit_id=commit_id(plan))
 

@@ -9,6 +9,7 @@ from tidemark.answers.row_sources import ChangedRange, ChangeOrigin, RowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import OffsetCoverage, Ranges, TopicPartition
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
@@ -75,7 +76,27 @@ def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> C
             for tp, r in made.plan.ranges.items()
             if tp.topic in topics_of(made.plan, uid) and not r.is_empty
         ],
+        redriven=[
+            ChangedRange(partition=str(tp), start=r.start, end=r.end)
+            for tp, found in redriven_of(made.plan, uid).items()
+            for r in found
+        ],
     )
+
+
+def redriven_of(plan: CheckpointPlan, uid: str | None) -> dict[TopicPartition, Ranges]:
+    """The offsets of redriven records that an operator got, also through others if it has a sink; None = any operator.
+
+    Letters of a topic that was recreated are left out: their offsets hold other records now.
+    """
+    found = OffsetCoverage()
+    for redrive in plan.redrives:
+        if uid is None or uid == redrive.uid or uid in redrive.sinks:
+            found |= redrive.coverage
+    names = {number: topic for topic, number in plan.topic_ids.items()}
+    return {
+        TopicPartition(names[tp.topic], tp.partition): ranges for tp, ranges in found.by_id.items() if tp.topic in names
+    }
 
 
 def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:

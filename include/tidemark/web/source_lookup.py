@@ -1,6 +1,7 @@
 """The records that a checkpoint read, and those that it could not apply: bounded, as inert text.
 
-It reads only offsets that the checkpoint's plan names, so it cannot be used to read any other topic.
+It reads only offsets that the checkpoint's plan names, redriven ones included, so it cannot be used to read any other
+topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.web import history_cache
-from tidemark.web.row_origin import topics_of
+from tidemark.web.row_origin import redriven_of, topics_of
 
 LONGEST = 1024 * 1024
 """Bytes of the longest value that is decoded; a longer value counts as a match, so that it is not missed."""
@@ -268,6 +269,9 @@ def _asked(plan: CheckpointPlan, query: RecordQuery) -> dict[TopicPartition, Off
     if query.partition is None:
         return ranges
     tp = TopicPartition.parse(query.partition)
+    for r in redriven_of(plan, query.uid).get(tp, ()):
+        if query.start is not None and query.end is not None and r.start <= query.start <= query.end <= r.end:
+            return {tp: OffsetRange(query.start, query.end)}
     if tp not in ranges:
         raise NotFoundError(
             f"{plan.name} has read nothing of {tp}", next=f"name one of: {', '.join(map(str, ranges)) or 'none'}."

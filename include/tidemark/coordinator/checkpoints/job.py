@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan, dead_letters_path
@@ -244,9 +245,8 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
         sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else stored_sink(table)
         if table is None or sink is None:
             continue
-        lacks = partial(table.lacks, topic_ids=plan.topic_ids)
-        rows = (r for r in batch.read_emitted(uid) if lacks(r["_topic"], r["_partition"], r["_offset"]))
-        left = emitted_rows(plan, table, rows, skipped(table.name))
+        lacks = EmittedRecords.of(plan, uid).lacks(table.coverage(plan.topic_ids))
+        left = emitted_rows(plan, table, filter(lacks, batch.read_emitted(uid)), skipped(table.name))
         steps.take(f"sent.{uid}", partial(sink.write, left, commit_id(plan), services))
 
 
@@ -344,6 +344,7 @@ class CheckpointJob:
             sink=sink,
             operator_state=counts.operator_state or plan.operator_states.get(uid, OperatorState()),
             redriven=counts.redriven,
+            refused_again=counts.refused_records,
         )
         return ack, run
 

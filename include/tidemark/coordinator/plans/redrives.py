@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidemark.coordinator.plans.sink_inputs import redriven_before
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
 from tidemark.coordinator.records.timelines import Timelines
-from tidemark.declare.arrival import current_uid, refuse_late
+from tidemark.declare.arrival import current_uid, refuse_late, sinks_behind
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -64,16 +65,12 @@ class RedrivePlanner:
         asked = [(uid, r) for uid, r in mine if uid is not None]
         wanted = {uid: {row for u, r in asked if u == uid for row in expand_rows(r.rows)} for uid, _ in asked}
         history = self._history(draft, wanted.values())
-        redrives = tuple(
-            Redrive(
-                uid=uid,
-                requests=tuple(r.number for u, r in asked if u == uid),
-                rows=group_rows(rows),
-            )
+        redrives = [
+            self._redrive(draft, uid, rows, tuple(r.number for u, r in asked if u == uid))
             for uid, found in sorted(wanted.items())
             if (rows := self._there(draft, uid, history.open_rows(found)))
-        )
-        return replace(draft, redrives=redrives, requests_seen=new[-1].number)
+        ]
+        return replace(draft, redrives=tuple(filter(None, redrives)), requests_seen=new[-1].number)
 
     def repeat(self, draft: CheckpointPlan, recorded: Sequence[CheckpointPlan]) -> CheckpointPlan:
         """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line."""
@@ -90,10 +87,22 @@ class RedrivePlanner:
         redrives = []
         for uid, found in sorted(stored.items()):
             there = {row for place in found if (row := _row(place, history)) and row.record in wanted[uid]}
-            rows = group_rows(history.open_rows(there))
-            if rows:
-                redrives.append(Redrive(uid=uid, requests=(), rows=rows))
-        return replace(draft, redrives=tuple(redrives))
+            redrives.append(self._redrive(draft, uid, history.open_rows(there), ()))
+        return replace(draft, redrives=tuple(filter(None, redrives)))
+
+    def _redrive(
+        self, draft: CheckpointPlan, uid: str, rows: Iterable[LetterRow], requests: tuple[int, ...]
+    ) -> Redrive | None:
+        """Returns the redrive of some rows, with what the sinks behind it have; None if nothing is left."""
+        sinks = {
+            behind: redriven_before(Timelines(self.objects), table.coverage(draft.topic_ids), table.name)
+            for behind in sinks_behind(self.pipeline, uid)
+            if (table := draft.sinks.get(behind)) is not None
+        }
+        fit = [row for row in rows if not sinks or draft.topic_ids.get(row.topic) == row.topic_id]
+        made = Redrive(uid=uid, requests=requests, rows=group_rows(fit), sinks=sinks)
+        # Only what the records have in common with the redrive is of interest.
+        return replace(made, sinks={n: had & made.coverage for n, had in sinks.items()}) if fit else None
 
     def _stored(
         self, draft: CheckpointPlan, uid: str, records: Collection[tuple[str, str, int, int]]

@@ -10,6 +10,13 @@ from tidemark.coordinator.records.tombstones import read_release
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
+from tidemark.model.checkpoint.emitted import (
+    EmittedRecords,
+    emitted_by,
+    redriven_rows,
+    redriving_checkpoints,
+    without_redriven,
+)
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -39,26 +46,31 @@ class Undelivered:
 
     Attributes:
         checkpoint: the checkpoint.
+        uid: the operator that emitted them.
         table: the sink's outbox as of the checkpoint.
         records: number of records that its operator emitted, including rows that are not due.
         passed_over: source offsets whose rows are not sent: other timelines sent them, or a promote withheld them.
+        redriven_elsewhere: redriven records whose rows are not sent, for the same reasons.
         sent: what the lineage has sent once these rows are sent; see `DeliveryRecord.sent`.
         timeline: the live timeline for which the rows are due; see `loop.is_live`.
         is_gone: whether retention released the rows before a timeline began at a later checkpoint.
     """
 
     checkpoint: Checkpoint
+    uid: str
     table: SinkTable
     records: int
     passed_over: OffsetCoverage = field(default_factory=OffsetCoverage)
+    redriven_elsewhere: OffsetCoverage = field(default_factory=OffsetCoverage)
     sent: OffsetCoverage = field(default_factory=OffsetCoverage)
     timeline: str = ""
     is_gone: bool = False
 
-    def is_due(self, row: Mapping[str, object]) -> bool:
-        """Whether a row is due to be sent."""
-        at = TopicPartition(str(row["_topic"]), int(str(row["_partition"])))
-        return not self.passed_over.covers(at, int(str(row["_offset"])), self.checkpoint.plan.topic_ids)
+    @property
+    def is_due(self) -> Callable[[Mapping[str, object]], bool]:
+        """The condition that a row is due to be sent."""
+        records = EmittedRecords.of(self.checkpoint.plan, self.uid)
+        return replace(records, had=self.redriven_elsewhere).lacks(self.passed_over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,7 @@ class SentRecords:
                     del waiting[table.name]
                 else:
                     after = checkpoint.sinks[uid]
-                    found.append(Undelivered(checkpoint=checkpoint, table=after, records=ack.emitted))
+                    found.append(Undelivered(checkpoint=checkpoint, uid=uid, table=after, records=ack.emitted))
             waiting = {name: after for name, after in waiting.items() if checkpoint.id > after}
             if not waiting:
                 break
@@ -126,11 +138,13 @@ class SentRecords:
         for each in found:
             name, plan = each.table.name, each.checkpoint.plan
             before, withheld = so_far.get(name, OffsetCoverage()), self._withheld(promotes, name, each.checkpoint)
-            after = before | (OffsetCoverage.of(plan.ranges, plan.topic_ids) - withheld)
+            after = before | (emitted_by(plan, each.uid) - withheld)
             is_gone = read_release(self.timelines.objects, plan.name) is not None
             if not is_gone:
                 so_far[name] = after
-            yield replace(each, passed_over=before | withheld, sent=after, is_gone=is_gone)
+            over = before | withheld
+            again = redriven_before(self.timelines, over, name) if plan.redrives else OffsetCoverage()
+            yield replace(each, passed_over=over, redriven_elsewhere=again, sent=after, is_gone=is_gone)
 
     def _withheld(self, promotes: Iterable[Closing], name: str, checkpoint: Checkpoint) -> OffsetCoverage:
         """Offsets of a checkpoint that promotes withheld. They withhold those of forks, not of the closed timeline."""
@@ -204,7 +218,15 @@ def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dic
         for tp in (TopicPartition(topic, p.partition) for c in sent.values() for p in c.by_id if p.topic == number)
     }
     again = OffsetCoverage.of({tp: OffsetRange(end, LAST) for tp, end in after.items()}, topic_ids)
-    return {name: covered - again for name, covered in sent.items()}
+    return {name: without_redriven(covered) - again for name, covered in sent.items()}
+
+
+def redriven_before(timelines: Timelines, covered: OffsetCoverage, name: str) -> OffsetCoverage:
+    """Returns the redriven records whose rows the sink `name` has, by the checkpoints that it remembers."""
+    found = OffsetCoverage()
+    for number in redriving_checkpoints(covered):
+        found |= redriven_rows(timelines.checkpoint(number), name)
+    return found
 
 
 def leaving_tables(parent: Parent) -> list[SinkTable]:

@@ -10,6 +10,7 @@ from tidemark.coordinator.records.states import Promoted, PromotionBlocked, Supe
 from tidemark.coordinator.records.timelines import Head
 from tidemark.errors import ConflictError, NotFoundError
 from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
 from tidemark.model.core.offsets import OffsetCoverage
@@ -118,11 +119,10 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
     """Per Kafka sink, the source offsets of the checkpoints that emitted anything to its outbox."""
     emitted: dict[str, OffsetCoverage] = {}
     for checkpoint in found:
-        read = OffsetCoverage.of(checkpoint.plan.ranges, checkpoint.plan.topic_ids)
         for uid, table in checkpoint.plan.sinks.items():
             ack = checkpoint.ack(uid)
             if table.needs_delivery and ack is not None and ack.emitted:
-                emitted = merge_sent(emitted, {table.name: read})
+                emitted = merge_sent(emitted, {table.name: emitted_by(checkpoint.plan, uid)})
     return emitted
 
 

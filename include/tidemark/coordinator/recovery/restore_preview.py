@@ -11,6 +11,7 @@ from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered, lea
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.declare.pipeline import Pipeline
+from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import Gap
 from tidemark.model.checkpoint.sinks import SinkTable
@@ -141,8 +142,7 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
 def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:
     """Rows that the restored timeline would send first: those of its ancestors that no timeline has sent."""
     for due in sent.list_undelivered(genesis, line, lambda: genesis.sent):
-        plan = due.checkpoint.plan
-        if not due.passed_over.contains(OffsetCoverage.of(plan.ranges, plan.topic_ids)):
+        if not due.passed_over.contains(emitted_by(due.checkpoint.plan, due.uid)):
             yield due
 
 

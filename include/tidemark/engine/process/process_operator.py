@@ -39,6 +39,7 @@ from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import TidemarkError
+from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.checkpoint.sinks import ROW_ID
@@ -227,7 +228,8 @@ def run_process(task: ProcessTask) -> ProcessFrame:
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
     """Returns the rows that a sink does not have yet; see `SinkTable.covered`."""
-    for tp, ranges in plan.sinks[uid].skipped_offsets(plan.ranges, plan.topic_ids).items():
+    there = EmittedRecords.of(plan, uid).among(plan.sinks[uid].coverage(plan.topic_ids))
+    for tp, ranges in there.items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
         offset = F.col("_offset")
         rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))

@@ -10,6 +10,7 @@ from enum import Enum
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
 from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
@@ -74,6 +75,7 @@ class Ack:
         sink: handle of its sink's table after this checkpoint; empty without a sink.
         operator_state: its lists after this checkpoint; empty if it declares none.
         redriven: dead letters of earlier checkpoints that it got again, without those of erased keys.
+        refused_again: those that it refused again, if its records reach a sink.
     """
 
     uid: str
@@ -90,6 +92,7 @@ class Ack:
     sink: StateHandle = field(default=StateHandle())
     operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
     redriven: int = field(default=0, metadata=ADDED)
+    refused_again: OffsetCoverage = field(default=OffsetCoverage(), metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.read + self.redriven != self.applied + self.dead_lettered:
@@ -323,18 +326,17 @@ class Checkpoint:
 
     @property
     def sinks(self) -> dict[str, SinkTable]:
-        """The table of every sink after this checkpoint, by uid of its operator."""
+        """The table of every sink after this checkpoint, by uid. One of 0.1 counts as having all that was ever read."""
         after, plan = {a.uid: a.sink for a in self.sealed.acks}, self.plan
-        read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
 
-        def completed(table: SinkTable, handle: StateHandle) -> SinkTable:
+        def completed(uid: str, table: SinkTable) -> SinkTable:
             covered = table.coverage(plan.topic_ids)
             if table.is_transactional or table.is_sent:
-                # 0.1 kept no coverage: there a sink was taken to have all that was ever read.
-                covered |= read if table.covered is not None else OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
-            return replace(table, handle=handle, covered=covered)
+                is_old, below = table.covered is None, OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
+                covered |= below if is_old else emitted_by(plan, uid)
+            return replace(table, handle=after[uid], covered=covered)
 
-        return {uid: completed(table, after[uid]) for uid, table in plan.sinks.items()}
+        return {uid: completed(uid, table) for uid, table in plan.sinks.items()}
 
 
 # Values for writing: files before their commit, commits as values, and the request for a checkpoint.
@@ -380,8 +382,7 @@ class UidCounts:
     """Records of one operator in the batch, and the number that a process emitted.
 
     `read + redriven == applied + dead_lettered`; `refused_again` of the redriven ones are among the dead letters.
-    `operator_state` holds the lists that the function of a process left; None if it was not called or declares no
-    lists.
+    `operator_state` holds the lists that a process left, if any. `refused_records`: only if a sink is behind.
     """
 
     applied: int
@@ -390,6 +391,7 @@ class UidCounts:
     operator_state: OperatorState | None = None
     redriven: int = 0
     refused_again: int = 0
+    refused_records: OffsetCoverage = field(default=OffsetCoverage())
 
     @property
     def read(self) -> int:

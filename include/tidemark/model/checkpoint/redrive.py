@@ -1,12 +1,13 @@
 """Redriven dead letters as values: the rows that a request asks for, and that a plan freezes (adr/0040)."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
 from tidemark.errors import StoreError
-from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 
 
 class LetterRow(NamedTuple):
@@ -67,16 +68,33 @@ class Redrive:
         uid: the operator.
         requests: numbers of the requests that asked for them; empty if the plan repeats a recorded checkpoint.
         rows: the rows.
+        sinks: for each operator with a sink that the records reach, the records whose rows the sink has already, from a
+            timeline that redrove them before.
     """
 
     uid: str
     requests: tuple[int, ...]
     rows: tuple[LetterRows, ...]
+    sinks: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def count(self) -> int:
         """The number of dead letters."""
         return count_rows(self.rows)
+
+    @property
+    def coverage(self) -> OffsetCoverage:
+        """The records, by the ids of their topics."""
+        found = OffsetCoverage()
+        for each in self.rows:
+            place = TopicPartition(each.topic_id, each.partition.partition)
+            found |= OffsetCoverage({place: each.offsets})
+        return found
+
+    def coverage_at(self, places: Collection[tuple[str, int, int]]) -> OffsetCoverage:
+        """The records at some positions (topic, partition, offset), by the ids of their topics."""
+        rows = (row for row in expand_rows(self.rows) if (row.topic, row.partition, row.offset) in places)
+        return replace(self, rows=group_rows(rows)).coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

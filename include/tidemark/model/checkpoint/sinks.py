@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sink_traits import SinkTraits, traits_of
-from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Ranges, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 
 Columns = tuple[tuple[str, str], ...]
 """(column, SQL type), in order."""
@@ -35,10 +35,11 @@ class SinkTable:
         older: the columns that are still read, per path of a table that was begun with other columns.
         emitted_until: written by release 0.1 in place of `covered`: per partition the offset below which rows are
             skipped.
-        covered: the source offsets whose rows are already there, or were sent, before the plan that holds this table.
-            An operator emits nothing for them, so that nothing is duplicated. A timeline restored with its sinks kept
-            starts with the coverage of the closed one. For an outbox it contains what other timelines sent; delivery
-            records contain what its own checkpoints sent. None in objects of release 0.1.
+        covered: the source offsets whose rows are already there, or were sent, before the plan that holds this table,
+            and the checkpoints that redrove records (`checkpoint.emitted`). An operator emits nothing for them, so that
+            nothing is duplicated. A timeline restored with its sinks kept starts with
+            the coverage of the closed one. For an outbox it contains what other timelines sent; delivery records
+            contain what its own checkpoints sent. None in objects of release 0.1.
         options: the stored options of sinks other than Delta and Kafka (`Sink.stored`).
     """
 
@@ -71,16 +72,6 @@ class SinkTable:
     def coverage(self, topic_ids: Mapping[str, str]) -> OffsetCoverage:
         """Returns the coverage; `topic_ids` are those of the object with the table, for a table of release 0.1."""
         return OffsetCoverage.below(self.emitted_until, topic_ids) if self.covered is None else self.covered
-
-    def skipped_offsets(
-        self, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, str]
-    ) -> dict[TopicPartition, Ranges]:
-        """Returns the offsets of a plan whose rows are not emitted, because they are covered."""
-        return self.coverage(topic_ids).within(ranges, topic_ids)
-
-    def lacks(self, topic: str, partition: int, offset: int, topic_ids: Mapping[str, str]) -> bool:
-        """Whether rows emitted for a record still have to be written; `topic_ids` are those of the plan."""
-        return not self.coverage(topic_ids).covers(TopicPartition(topic, partition), offset, topic_ids)
 
     @property
     def is_sent(self) -> bool:

@@ -21,7 +21,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
-from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late
+from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late, sinks_behind
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
@@ -199,6 +199,15 @@ def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[Redr
         raise NotFoundError(
             f"{request.uid} has no such dead letters", next=f"tidemark dead-letters list {name}    (lists them)."
         )
+    if sinks_behind(pipeline, uid or request.uid):
+        ids = line.parent.topic_ids
+        found = [(row, raw) for row, raw in found if ids.get(row.topic) == row.topic_id]
+        if not found:
+            raise UsageError(
+                f"the topic was recreated since, and {request.uid} emits to a sink, which names records by offset",
+                safe="nothing was written; the letters are kept.",
+                next=f"look at them: tidemark dead-letters show {name} {request.uid}; send the records again.",
+            )
     if len(found) > MOST_LETTERS:
         raise UsageError(
             f"more than {MOST_LETTERS} dead letters",

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +14,7 @@ from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
@@ -32,7 +32,7 @@ from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.process import Processed, Task, chained_letters, run_process
-from tidemark.testing.twin.tables import MemoryTables, stored_letters
+from tidemark.testing.twin.tables import MemoryTables, letter_place, stored_letters
 
 # Decodes the records of one input as they are read, and separates good ones from dead letters.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -375,6 +375,9 @@ class MemoryBatch:
                 operator_state=done.operator_state,
                 failed_again=sum(position[:3] in again for position in done.failed),
             )
+            if (redrive := plan.redrive_of(uid)) and redrive.sinks:
+                refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})
+                self.counts[uid] = replace(self.counts[uid], refused_records=refused)
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
@@ -395,9 +398,8 @@ class MemoryBatch:
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
-        lacks = partial(self._plan.sinks[uid].lacks, topic_ids=self._plan.topic_ids)
-        rows = [r for r in self._processed[uid].sunk if lacks(r["_topic"], r["_partition"], r["_offset"])]
-        return self._compute.tables.write(folder, rows)
+        lacks = EmittedRecords.of(self._plan, uid).lacks(self._plan.sinks[uid].coverage(self._plan.topic_ids))
+        return self._compute.tables.write(folder, list(filter(lacks, self._processed[uid].sunk)))
 
     def read_emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
         """See `ports.Batch`."""
@@ -448,8 +450,8 @@ class MemoryBatch:
     def _with_redriven(self, uid: str, counts: UidCounts) -> UidCounts:
         """Says how many of the records that were counted are redriven."""
         schema, again = self._plan.schemas[uid], self._redriven[uid]
-        keyed = [(key_of(schema, r), r) for r in self._broadcast.join(again.good, schema.joins)]
-        kept = [key for key, r in keyed if not self._drops(uid, key, r)]
+        good = self._broadcast.join(again.good, schema.joins)
+        kept = [key for r in good if not self._drops(uid, key := key_of(schema, r), r)]
         refused = sum(None in key for key in kept) + len(list_refused(again, schema))
         redriven = len(kept) + len(list_refused(again, schema)) + len(self._deletes(uid, again))
         return replace(counts, redriven=redriven, refused_again=refused)
@@ -471,10 +473,8 @@ class MemoryBatch:
             record = intake.raw[topic, partition, offset]
             letters.append(MemoryDeadLetter(tp=TopicPartition(topic, partition), record=record, reason=why))
         for r in self._unkeyed[uid]:
-            record = intake.raw[r.topic, r.partition, r.offset]
-            letters.append(
-                MemoryDeadLetter(tp=TopicPartition(r.topic, r.partition), record=record, reason=Reason.NULL_KEY.value)
-            )
+            tp, record = TopicPartition(r.topic, r.partition), intake.raw[r.topic, r.partition, r.offset]
+            letters.append(MemoryDeadLetter(tp=tp, record=record, reason=Reason.NULL_KEY.value))
         letters.sort(key=lambda x: (x.tp, x.record.offset))
         return [
             {

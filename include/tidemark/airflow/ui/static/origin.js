@@ -80,6 +80,8 @@ const RANGES = [
   { title: "End (excluded)", end: true, cell: (r) => count(r.end) },
 ];
 
+const SOME = 20;
+
 // The checkpoint that changed or emitted a row.
 export function Changed({ changed, dag, onCheckpoint, children }) {
   if (!changed.known) return h(Facts, { facts: { Checkpoint: `${changed.name}, whose manifest is gone` } });
@@ -90,6 +92,9 @@ export function Changed({ changed, dag, onCheckpoint, children }) {
       ? h(Rows, { name: "Offsets that it came from", columns: RANGES, rows: changed.ranges,
         keyOf: (r) => r.partition })
       : h(Muted, { mt: 2 }, "It has read no offsets."),
+    (changed.redriven || []).length > 0 && h(Rows, { name: "Dead letters that it redrove", columns: RANGES,
+      rows: changed.redriven.slice(0, SOME), keyOf: (r) => `${r.partition} ${r.start}` }),
+    (changed.redriven || []).length > SOME && h(Muted, null, `and ${changed.redriven.length - SOME} more ranges`),
     h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm", wrap: "wrap" },
       h(C.Button, { size: "xs", variant: "outline", onClick: () => onCheckpoint(changed.checkpoint) },
         `Open ${changed.name}`),

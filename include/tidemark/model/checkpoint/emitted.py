@@ -1,0 +1,100 @@
+"""The records for which a checkpoint emits to a sink, and how a sink remembers that it has their rows.
+
+A sink remembers source offsets (`SinkTable.covered`). The offset of a dead letter is covered as soon as it was read,
+although nothing was emitted for it. So for redriven records a sink remembers the checkpoints that redrove them, as
+offsets of a topic of their own (adr/0042): the algebra of coverages then holds for both, over restores that keep sinks,
+promotes and deliveries, and a redrive costs a sink one number however many records it has.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Ranges, TopicPartition
+
+if TYPE_CHECKING:
+    from tidemark.model.checkpoint.manifest import Checkpoint
+
+_REDRIVES = TopicPartition("redrives", 0)
+"""Its offsets are ids of checkpoints. Kafka's ids of topics are longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedRecords:
+    """The records of a plan for which an operator with a sink emits.
+
+    The position of a row shows whether its record was redriven: letters lie below the ranges of the plan, and those of
+    a topic that was recreated are not redriven to a sink.
+
+    Attributes:
+        ranges: the ranges of the plan.
+        topic_ids: Kafka's ids of their topics.
+        redriven: the redriven records that reach the operator.
+        had: those of them whose rows the sink had before the plan.
+    """
+
+    ranges: Mapping[TopicPartition, OffsetRange]
+    topic_ids: Mapping[str, str]
+    redriven: OffsetCoverage = field(default_factory=OffsetCoverage)
+    had: OffsetCoverage = field(default_factory=OffsetCoverage)
+
+    @classmethod
+    def of(cls, plan: CheckpointPlan, uid: str) -> "EmittedRecords":
+        """Returns the records of a plan for the operator `uid`."""
+        redriven = had = OffsetCoverage()
+        for redrive in plan.redrives:
+            if uid in redrive.sinks:
+                redriven, had = redriven | redrive.coverage, had | redrive.sinks[uid]
+        return cls(ranges=plan.ranges, topic_ids=plan.topic_ids, redriven=redriven, had=had)
+
+    def among(self, covered: OffsetCoverage) -> dict[TopicPartition, Ranges]:
+        """Returns the offsets whose rows a sink has already; `covered` are those of records that were read."""
+        found = covered.within(self.ranges, self.topic_ids)
+        names = {number: topic for topic, number in self.topic_ids.items()}
+        for tp, ranges in (self.had & self.redriven).by_id.items():
+            place = TopicPartition(names[tp.topic], tp.partition)
+            found[place] = (*ranges, *found.get(place, ()))
+        return found
+
+    def lacks(self, covered: OffsetCoverage) -> Callable[[Mapping[str, object]], bool]:
+        """Returns the condition that an emitted row still has to be written or sent."""
+        there = self.among(covered)
+
+        def lacks(row: Mapping[str, object]) -> bool:
+            at, offset = TopicPartition(str(row["_topic"]), int(str(row["_partition"]))), int(str(row["_offset"]))
+            return not any(within.start <= offset < within.end for within in there.get(at, ()))
+
+        return lacks
+
+
+def emitted_by(plan: CheckpointPlan, uid: str) -> OffsetCoverage:
+    """Returns what the sink of an operator has of a checkpoint, once it has its rows."""
+    read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
+    if any(uid in redrive.sinks for redrive in plan.redrives):
+        read |= OffsetCoverage({_REDRIVES: (OffsetRange(plan.id, plan.id + 1),)})
+    return read
+
+
+def redriving_checkpoints(covered: OffsetCoverage) -> Iterator[int]:
+    """Yields the ids of the checkpoints whose redriven records a sink has, ascending."""
+    for within in covered.by_id.get(_REDRIVES, ()):
+        yield from range(within.start, within.end)
+
+
+def without_redriven(covered: OffsetCoverage) -> OffsetCoverage:
+    """Returns a coverage without redriven records: they are emitted again if they are redriven again."""
+    return OffsetCoverage({tp: ranges for tp, ranges in covered.by_id.items() if tp != _REDRIVES})
+
+
+def redriven_rows(checkpoint: "Checkpoint", name: str) -> OffsetCoverage:
+    """Returns the redriven records for which a checkpoint emitted to the sink `name`.
+
+    Those that were refused again are left out: a later redrive of them emits.
+    """
+    found = OffsetCoverage()
+    for redrive in checkpoint.plan.redrives:
+        ack = checkpoint.ack(redrive.uid)
+        if ack is not None and any(checkpoint.plan.sinks[uid].name == name for uid in redrive.sinks):
+            found |= redrive.coverage - ack.refused_again
+    return found
