@@ -2,9 +2,10 @@
 
 In each round, a hundredth of the keys change, and four parties take turns, each round with a different one first: a
 pipeline without publications, a pipeline with two mirrors, Delta's MERGE of the changed rows, and a streaming query
-that merges the records. One mirror is published in every round, the other one in every tenth. A wrong row in any table
-ends the run before anything is written. `BENCH=quick` runs a small version and writes separate files that Git ignores.
-What upkeep adds to the bytes of a mirror over more rounds is measured by `benchmarks.publications.upkeep`.
+that merges the records. One mirror is published in every round, the other one in every tenth. Then as many rounds
+change the same hundredth again and again. A wrong row in any table ends the run before anything is written.
+`BENCH=quick` runs a small version and writes separate files that Git ignores. What upkeep adds to the bytes of a mirror
+over more rounds is measured by `benchmarks.publications.upkeep`.
 """
 
 import json
@@ -29,7 +30,7 @@ from benchmarks.peers.batch import ends_of
 from benchmarks.peers.places import COLUMNS, Place, check, in_turn
 from benchmarks.peers.sparks import WARM, opened
 from benchmarks.publications.merging import MergedTable, StreamedTable
-from benchmarks.publications.mirroring import EACH, MIRRORED, PLAIN, TENTH, TOPICS, Mirroring
+from benchmarks.publications.mirroring import EACH, MIRRORED, PLAIN, SAME, TENTH, TOPICS, Mirroring
 from benchmarks.publications.page import write_page
 from benchmarks.workload import State, Totals, Workload
 from devstack import control
@@ -101,7 +102,21 @@ class Course:
             yield from self._round(n, batch)
         yield from self._checked()
         yield self._row(self.case.rounds, "optimize", self.merged.optimize())
+        yield from self._same_keys()
         shutil.rmtree(self.home)
+
+    def _same_keys(self) -> Iterator[Row]:
+        """Changes the same keys in each round, and publishes to both mirrors as before."""
+        chance = np.random.default_rng(SEED)
+        keys = np.unique(chance.integers(0, self.case.keys, self.case.keys // CHURN))
+        for n in range(1, EVERY + 1):
+            self._produce(Updates(keys, chance.integers(0, 1000, len(keys)), np.zeros(len(keys), bool)))
+            self.mirroring.checkpoint(MIRRORED)
+            yield self._row(n, EACH + SAME, self.mirroring.publish(EACH))
+        yield self._row(EVERY, TENTH + SAME, self.mirroring.publish(TENTH))
+        for mirror in (EACH, TENTH):
+            rows = self.mirroring.rows(mirror)
+            yield {"kind": mirror + SAME, "checked": check(f"{self.case.topic}, {mirror}", rows, self.totals.state())}
 
     def _load(self) -> Iterator[Row]:
         self._produce(self.workload.load())

@@ -26,6 +26,8 @@ TOPICS = ("publications-0", "publications-1")
 """A topic that warms up, and the measured one."""
 PLAIN, MIRRORED, EACH, TENTH = "plain", "mirrored", "each", "tenth"
 """The kinds of pipelines, and the two mirrors of the second one."""
+SAME = "-same"
+"""Follows the name of a mirror in rounds that all change the same keys."""
 PIPELINES = str(ROOT / "benchmarks" / "publications" / "pipelines")
 
 
