@@ -13,6 +13,7 @@ from benchmarks.facts import told
 from benchmarks.latency import page as latency_page
 from benchmarks.peers import page as peers_page
 from benchmarks.publications import page as publications_page
+from benchmarks.publications import policies
 from benchmarks.report import FOLDER
 
 ROOT = FOLDER.parents[1]
@@ -127,11 +128,12 @@ def test_the_command_of_a_page_exists_and_writes_what_is_said(page: str) -> None
 def _rewritten(folder: Path) -> dict[str, str]:
     """The pages that commands write, made again from the committed data."""
     cost, peers, latency, scale = (_data(n) for n in ("checkpoint-cost", "peers", "airflow-latency", "scale"))
-    upkeep = _data("publication-upkeep")
+    upkeep, publications = _data("publication-upkeep"), _data("publications")
     peers_page.write_page(peers["facts"], peers["rows"], folder)
     return {
         "checkpoint-cost": report.page("checkpoint-cost", cost["facts"], cost["rows"]),
         "peers": (folder / "peers.md").read_text(),
+        "publications": publications_page.page("publications", publications["facts"], publications["rows"]),
         "publication-upkeep": publications_page.upkeep_page("publication-upkeep", upkeep["facts"], upkeep["rows"]),
         "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
         "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
@@ -158,6 +160,11 @@ def test_pages_that_quote_the_bytes_of_publications_have_them_from_the_data() ->
     assert (
         f"needs {first} over ten real publications, {every} over {len(rows)}, and {last} over the last thirty" in readme
     )
+
+
+def test_the_policies_of_upkeep_are_those_of_the_model() -> None:
+    lines = [policies.line_of(row) for row in _data("publication-policies")["rows"]]
+    assert [line for line in lines if line not in (FOLDER / "README.md").read_text().splitlines()] == []
 
 
 HISTORY = {

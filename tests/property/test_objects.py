@@ -182,7 +182,6 @@ def written() -> dict[str, tuple[str, bytes]]:
     done = PublicationDone(name="p", number=1, version="4", inserted=1, deleted=2, bytes=3, at_ms=2, write_id="w")
     put(keys.publication_done_key("p", 1), done)
     rows = LetterRows(
-        table="bank/dead_letters/u/t1",
         checkpoint=1,
         topic_id="x",
         partition=TopicPartition("t", 0),

@@ -14,6 +14,9 @@ from tests.publications.published_ward import NAME, UIDS, PublishedWard
 from tests.publications.topic_ward import TopicWard
 from tests.support.postgres import INSTALL, programs
 from tests.support.prerequisites import needs
+from tidemark.coordinator.recovery.backfill import BackfillRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.operations.backfill import open_backfill
 from tidemark.operations.publications import publishing
 from tidemark.publications.change_states import ChangeStates
 from tidemark.publications.operator_states import OperatorStates
@@ -141,3 +144,21 @@ def test_erasures_restores_and_declarations_are_followed(ward: PublishedWard) ->
     assert ward.published("sensors") == ["rebuild"]
     ward.checkpoint()
     assert ward.published("sensors") == ["difference"]
+
+
+def test_a_backfill_is_followed_once_it_is_live(ward: PublishedWard) -> None:
+    for _ in range(3):
+        ward.checkpoint()
+    ward.published("kept")
+    ward.declare(lambda text: text.replace("kept.total += reading", "kept.total += 2 * reading"))
+    request = BackfillRequest(begins=RestoreRequest(checkpoint=1), fork="fix")
+    fix = open_backfill(ward.context, NAME, request)
+    fix.begin()
+    ward.line.pipeline = ward.pipeline
+    made = list(fix.repeat(ward.line.execute))
+    assert ward.published("kept") == [], "a fork is not published"
+    fix.promote(lambda: None)
+    assert set(ward.published("kept")) == {"difference"}
+    assert ward.told("kept")[1] == made[-1].id
+    ward.checkpoint()
+    assert ward.published("kept") == ["difference"]

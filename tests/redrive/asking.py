@@ -13,10 +13,10 @@ def rows_of(made: Checkpoint, uid: str, tables: PlacedRows) -> set[LetterRow]:
     """The rows that a checkpoint wrote into an operator's dead-letter table."""
     ack = made.ack(uid)
     assert ack is not None
-    places = [(table, at, letter_place(row)) for table, at, row in tables.placed_rows(ack.dead_letters)]
+    places = [(at, letter_place(row)) for at, row in tables.placed_rows(ack.dead_letters)]
     return {
-        LetterRow(table, at, topic, made.plan.topic_ids[topic], partition, offset)
-        for table, at, (topic, partition, offset) in places
+        LetterRow(at, topic, made.plan.topic_ids[topic], partition, offset)
+        for at, (topic, partition, offset) in places
         if at == made.id
     }
 

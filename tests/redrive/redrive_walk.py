@@ -23,6 +23,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, group_rows
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.tables import letter_place
 
@@ -145,7 +146,7 @@ class RedriveWalk:
         self.pending: list[tuple[str, set[tuple[Record, int]]]] = []
         self.asked: list[tuple[LetterRow, ...]] = []
         self.trace: list[str] = []
-        self.redriven = self.repeated = 0
+        self.redriven = self.repeated = self.merged = 0
 
     def step(self) -> None:
         """Takes one random step."""
@@ -158,6 +159,7 @@ class RedriveWalk:
             (self.abort, 2),
             (self.restore, 1),
             (self.backfill, 1),
+            (self.compact, 2),
         ]
         steps += self.more_steps()
         act = self.chance.choices([f for f, _ in steps], [n for _, n in steps])[0]
@@ -227,6 +229,12 @@ class RedriveWalk:
             failure = Failure(reason=FailureReason.DECLINED, message="declined", next="run it again")
             self.world.coordinator.abort(found.plan, failure)
 
+    def compact(self) -> None:
+        """Merges files of dead letters and sinks, few or all; the next plan reads the merged ones."""
+        if self.line.steps:
+            policy = self.chance.choice([RowPolicy.everything(), RowPolicy(runs=2)])
+            self.merged += len(self.world.compact_rows(policy, self.live))
+
     def restore(self) -> None:
         """Goes back to any checkpoint of the live timeline."""
         if not self.line.steps:
@@ -267,14 +275,15 @@ class RedriveWalk:
         newest = next(self.world.coordinator.checkpoints(), None)
         if newest is None:
             return set()
-        history = RedriveHistory.of(self.world.coordinator.timelines, self.live, 0)
+        letters = {ack.uid: ack.dead_letters for ack in newest.sealed.acks}
+        history = RedriveHistory.of(self.world.coordinator.timelines, self.live, 0, letters)
         ack = newest.ack(self.uid)
         assert ack is not None
         found = set()
-        for table, checkpoint, row in self.world.tables.placed_rows(ack.dead_letters):
+        for checkpoint, row in self.world.tables.placed_rows(ack.dead_letters):
             topic, partition, offset = letter_place(row)
-            found.add(LetterRow(table, checkpoint, topic, newest.plan.topic_ids[topic], partition, offset))
-        return history.open_rows(found)
+            found.add(LetterRow(checkpoint, topic, newest.plan.topic_ids[topic], partition, offset))
+        return history.open_rows(self.uid, found)
 
     def _loop(self) -> CheckpointLoop:
         pipeline = self.releases[self.release]

@@ -176,7 +176,7 @@ class SinkWalk(RedriveWalk):
 
     def _units(self, due: Undelivered) -> list[Unit]:
         plan, table = due.checkpoint.plan, due.table
-        rows = [row for _, at, row in self.world.tables.placed_rows(table.handle) if at == plan.id and due.is_due(row)]
+        rows = [row for at, row in self.world.tables.placed_rows(table.handle) if at == plan.id and due.is_due(row)]
         starts = {tp.partition: within.start for tp, within in plan.ranges.items()}
         places = [self._place(row) for row in rows]
         return [("read" if place[1] >= starts[place[0]] else "again", place) for place in places]

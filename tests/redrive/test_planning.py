@@ -18,6 +18,7 @@ from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.redrive import LetterRow, LetterRows, expand_rows, group_rows
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import PlanRequest
 
 P0 = TopicPartition("payments", 0)
@@ -124,6 +125,29 @@ def test_letters_stay_redriven_when_the_operator_is_renamed() -> None:
     assert till.total(made, "totals") == 3
 
 
+def test_letters_stay_redriven_when_their_rows_move_to_the_table_of_a_fork_or_of_another_name() -> None:
+    till = Till()
+    till.send(1, 2)
+    letters = sorted(till.letters(till.checkpoint()))
+    till.pipeline = RELEASES["lenient"]
+    till.ask("sums", letters[:1])
+    redriving = till.checkpoint()
+    till.recovery.restore(RestoreRequest(checkpoint=redriving.id).find_restore_point(till.coordinator), request="r")
+    till.checkpoint()
+    till.compact_rows(RowPolicy.everything())  # rows of t1 are in a table of t2 now
+    till.ask("sums", letters)
+    made = till.checkpoint()
+    assert (expand_rows(made.plan.redrives[0].rows), till.total(made)) == ({letters[1]}, 3)
+    fold = Fold("totals", key_by="account", state=Sums, was="sums")
+    till.pipeline = replace(RELEASES["lenient"], operators=[fold])
+    everything = PlanRequest(origin="test", allow_non_restored_state=True)
+    till.checkpoint(everything)
+    till.compact_rows(RowPolicy.everything())
+    till.ask("totals", letters)
+    again = till.checkpoint(everything)
+    assert (again.plan.redrives, till.total(again, "totals")) == ((), 3)
+
+
 def test_letters_of_a_topic_that_was_recreated_are_other_records() -> None:
     till = Till()
     till.send(1)
@@ -195,7 +219,7 @@ def _sent(till: Till) -> list[int]:
     offsets = []
     for due in list_undelivered(till.coordinator):
         placed = till.tables.placed_rows(due.table.handle)
-        offsets += [row["_offset"] for _, at, row in placed if at == due.checkpoint.id and due.is_due(row)]
+        offsets += [row["_offset"] for at, row in placed if at == due.checkpoint.id and due.is_due(row)]
         record_delivery(till.coordinator, due)
     return sorted(int(str(offset)) for offset in offsets)
 
@@ -249,11 +273,10 @@ def test_letters_of_a_recreated_topic_are_passed_over_if_a_sink_is_behind() -> N
 
 
 def test_rows_are_stored_as_ranges() -> None:
-    rows = [LetterRow("t", at, "x", "id", 0, offset) for at, offset in ((1, 3), (1, 4), (1, 9), (2, 4))]
+    rows = [LetterRow(at, "x", "id", 0, offset) for at, offset in ((1, 3), (1, 4), (1, 9), (2, 4))]
     stored = group_rows(reversed(rows))
     assert expand_rows(stored) == set(rows)
     assert stored[0] == LetterRows(
-        table="t",
         checkpoint=1,
         topic_id="id",
         partition=TopicPartition("x", 0),

@@ -27,7 +27,7 @@ from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, LiveFile, Sealed, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of, row_tables
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, row_tables
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
@@ -103,13 +103,13 @@ class ParquetFiles:
         """Reads all stored rows of a handle; see `MemoryTables.rows`."""
         return [row for *_, row in self.placed_rows(handle)]
 
-    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[int, dict[str, Any]]]:
         """Reads all stored rows with their places; see `MemoryTables.placed_rows`."""
         for s, f in files_of(self.root, handle):
             for row in read_rows(self.root, s, f).to_pylist():
                 at = row.get(ROW_CHECKPOINT, f.checkpoint)
                 if not handle.expired or at > handle.expired:
-                    yield appended_of(s.path), at, row
+                    yield at, row
 
 
 @dataclass

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, appended_of, may_hold
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, may_hold
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
 from tidemark.ports import LiveFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
@@ -69,8 +69,8 @@ def read_file(
 
 def read_letters(
     warehouse: Root, handle: StateHandle, columns: list[str], checkpoint: int | None = None
-) -> Iterator[tuple[str, int, pa.Table]]:
-    """Yields the dead letters of a handle with the checkpoint that wrote them, and the table that it wrote them to.
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yields the dead letters of a handle with the checkpoint that wrote them.
 
     Args:
         warehouse: the warehouse.
@@ -85,25 +85,24 @@ def read_letters(
     for segment, f in ((s, f) for s in handle for f in segment_files(join_path(warehouse, s.path), s)):
         if checkpoint is None or may_hold(segment, f, checkpoint):
             rows = read_file(warehouse, held, segment, f, columns, checkpoint or 0)
-            for made, part in _by_checkpoint(rows):
-                yield appended_of(segment.path), made, part
+            yield from _by_checkpoint(rows)
 
 
 def find_letters(
     warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-) -> list[tuple[str, int, str, int, int]]:
+) -> list[tuple[int, str, int, int]]:
     """Finds dead letters at positions (topic, partition, offset), whatever checkpoint wrote them.
 
     Returns:
-        Of each letter: the table that it was written to, its checkpoint, topic, partition and offset.
+        Of each letter: its checkpoint, topic, partition and offset.
 
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
     found = []
-    for table, made, part in read_letters(warehouse, handle, _PLACE):
+    for made, part in read_letters(warehouse, handle, _PLACE):
         places = zip(*(part[name].to_pylist() for name in _PLACE), strict=True)
-        found += [(table, made, *place) for place in places if place in positions]
+        found += [(made, *place) for place in places if place in positions]
     return found
 
 

@@ -21,8 +21,8 @@ from tidemark.model.checkpoint.segments import StateHandle
 
 LetterPlace = tuple[str, int, int]
 """Topic, partition and offset of a record."""
-StoredPlace = tuple[str, int, str, int, int]
-"""A row of a dead-letter table: table, checkpoint, topic, partition and offset."""
+StoredPlace = tuple[int, str, int, int]
+"""A row of a dead-letter table: checkpoint, topic, partition and offset."""
 FindLetters = Callable[[StateHandle, Collection[LetterPlace]], Iterable[StoredPlace]]
 """Finds the rows of a handle at positions (topic, partition, offset); answered by the tables."""
 _log = logging.getLogger("tidemark")
@@ -68,7 +68,7 @@ class RedrivePlanner:
         redrives = [
             self._redrive(draft, uid, rows, tuple(r.number for u, r in asked if u == uid))
             for uid, found in sorted(wanted.items())
-            if (rows := self._there(draft, uid, history.open_rows(found)))
+            if (rows := self._there(draft, uid, history.open_rows(uid, found)))
         ]
         return replace(draft, redrives=tuple(filter(None, redrives)), requests_seen=new[-1].number)
 
@@ -80,14 +80,14 @@ class RedrivePlanner:
             if uid is not None:
                 wanted.setdefault(uid, set()).update(row.record for row in expand_rows(redrive.rows))
         stored = {uid: list(self._stored(draft, uid, records)) for uid, records in wanted.items()}
-        oldest = min((place[1] for found in stored.values() for place in found), default=None)
+        oldest = min((place[0] for found in stored.values() for place in found), default=None)
         if oldest is None:
             return draft
-        history = RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
+        history = RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest, draft.dead_letters)
         redrives = []
         for uid, found in sorted(stored.items()):
             there = {row for place in found if (row := _row(place, history)) and row.record in wanted[uid]}
-            redrives.append(self._redrive(draft, uid, history.open_rows(there), ()))
+            redrives.append(self._redrive(draft, uid, history.open_rows(uid, there), ()))
         return replace(draft, redrives=tuple(filter(None, redrives)))
 
     def _redrive(
@@ -128,16 +128,16 @@ class RedrivePlanner:
     def _history(self, draft: CheckpointPlan, wanted: Iterable[set[LetterRow]]) -> RedriveHistory:
         oldest = min((row.checkpoint for rows in wanted for row in rows), default=None)
         if oldest is None:
-            return RedriveHistory(plans={}, redriven={})
-        return RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest)
+            return RedriveHistory(letters={})
+        return RedriveHistory.of(Timelines(self.objects), draft.slot.timeline, oldest, draft.dead_letters)
 
     def _there(self, draft: CheckpointPlan, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
         """The rows that are there: others were erased since, or have expired, or another branch wrote them."""
         there = set(self._stored(draft, uid, [row.record for row in rows])) if rows else set()
-        return {row for row in rows if (row.table, row.checkpoint, row.topic, row.partition, row.offset) in there}
+        return {row for row in rows if (row.checkpoint, row.topic, row.partition, row.offset) in there}
 
 
 def _row(place: StoredPlace, history: RedriveHistory) -> LetterRow | None:
-    table, checkpoint, topic, partition, offset = place
+    checkpoint, topic, partition, offset = place
     ids: Mapping[str, str] = history.plans[checkpoint].topic_ids if checkpoint in history.plans else {}
-    return LetterRow(table, checkpoint, topic, ids[topic], partition, offset) if topic in ids else None
+    return LetterRow(checkpoint, topic, ids[topic], partition, offset) if topic in ids else None

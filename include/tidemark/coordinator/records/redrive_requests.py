@@ -1,7 +1,7 @@
 """Requests to redrive dead letters, as the store has them; `coordinator.plans.redrives` takes them up."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 
 from tidemark.coordinator.records.objects import Objects, Series
 from tidemark.coordinator.records.timelines import Timelines
@@ -10,6 +10,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, expand_rows
+from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.ports import PutOutcome
 
 
@@ -70,20 +71,30 @@ class RedriveHistory:
     """The newest checkpoints of a line, and the dead letters that they have redriven.
 
     Attributes:
+        letters: the dead-letter handles of the newest checkpoint, or of the plan that comes after it, by uid.
         plans: their plans by id, newest first.
-        redriven: the redriven rows, with the id of the checkpoint.
+        redriven: the redriven rows, by the uid that the operator has in `letters`.
     """
 
-    plans: dict[int, CheckpointPlan]
-    redriven: dict[LetterRow, int]
+    letters: InitVar[Mapping[str, StateHandle]]
+    plans: dict[int, CheckpointPlan] = field(default_factory=dict)
+    redriven: dict[str, set[LetterRow]] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _newer: dict[str, StateHandle] = field(default_factory=dict)
+
+    def __post_init__(self, letters: Mapping[str, StateHandle]) -> None:
+        self._names.update({uid: uid for uid in letters})
+        self._newer.update(letters)
 
     @classmethod
-    def of(cls, timelines: Timelines, timeline: str, oldest: int) -> "RedriveHistory":
+    def of(
+        cls, timelines: Timelines, timeline: str, oldest: int, letters: Mapping[str, StateHandle]
+    ) -> "RedriveHistory":
         """Reads the checkpoints of a timeline and its ancestors back to an id.
 
         A letter is redriven after the checkpoint that wrote it, so older checkpoints have nothing to say about it.
         """
-        made = cls(plans={}, redriven={})
+        made = cls(letters=letters)
         for found in timelines.chain(timeline):
             if found.id < oldest:
                 break
@@ -94,12 +105,25 @@ class RedriveHistory:
         """Adds the next older checkpoint."""
         plan = checkpoint.plan
         self.plans[plan.id] = plan
+        self._follow_renames(checkpoint)
         for redrive in plan.redrives:
-            self.redriven.update(dict.fromkeys(expand_rows(redrive.rows), plan.id))
+            if redrive.uid in self._names:
+                self.redriven.setdefault(self._names[redrive.uid], set()).update(expand_rows(redrive.rows))
 
-    def open_rows(self, rows: set[LetterRow]) -> set[LetterRow]:
+    def _follow_renames(self, checkpoint: Checkpoint) -> None:
+        """Finds operators that had another uid: manifests do not name renames, but the new uid has the old letters."""
+        schemas = checkpoint.plan.schemas
+        for uid in [uid for uid in self._names if uid in self._newer and uid not in schemas]:
+            for ack in checkpoint.sealed.acks:
+                if ack.uid not in self._newer and ack.dead_letters.segments == self._newer[uid].segments != ():
+                    self._names[ack.uid] = self._names.pop(uid)
+                    del self._newer[uid]
+                    break
+        self._newer.update(checkpoint.plan.dead_letters)
+
+    def open_rows(self, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
         """Returns the rows that are letters of the line: one of its checkpoints wrote them, and none redrove them."""
-        return {row for row in rows if row.checkpoint in self.plans and row not in self.redriven}
+        return {row for row in rows if row.checkpoint in self.plans} - self.redriven.get(uid, set())
 
     def taken_up(self, request: RedriveRecord) -> Sequence[int]:
         """Returns the ids of the checkpoints that redrove letters for a request."""

@@ -24,7 +24,7 @@ from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of, may_hold
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, may_hold
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
@@ -184,12 +184,12 @@ class RedrivenLetters:
     def _raw(self) -> DataFrame:
         """The rows with Kafka's columns. A record may have rows of several checkpoints, so the file of a row counts."""
         session, wanted = self.warehouse.session, expand_rows(self.redrive.rows)
-        made = {(row.table, row.checkpoint) for row in wanted}
+        made = {row.checkpoint for row in wanted}
         files = [
             (f"{segment.path}/{found.path}", found.checkpoint)
             for segment in self.plan.dead_letters[self.redrive.uid]
             for found in self.warehouse.files_of(segment)
-            if any(table == appended_of(segment.path) and may_hold(segment, found, at) for table, at in made)
+            if any(may_hold(segment, found, at) for at in made)
         ]
         columns = ", ".join(f"`{name}` {sql}" for name, sql in DEAD_LETTER_COLUMNS)
         if not files:

@@ -11,10 +11,11 @@ from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartit
 
 
 class LetterRow(NamedTuple):
-    """One row of a dead-letter table. A record that was refused twice has two rows, of different checkpoints.
+    """A dead letter of one operator. A record that was refused twice has two, of different checkpoints.
+
+    The table is no part of it: a compaction on a fork, or after a rename, moves the row to another one.
 
     Attributes:
-        table: path of the table, relative to the warehouse.
         checkpoint: id of the checkpoint that wrote the row.
         topic: topic of the record.
         topic_id: Kafka's id of the topic when that checkpoint read it.
@@ -22,7 +23,6 @@ class LetterRow(NamedTuple):
         offset: offset of the record.
     """
 
-    table: str
     checkpoint: int
     topic: str
     topic_id: str
@@ -37,17 +37,15 @@ class LetterRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRows:
-    """Rows of one table, checkpoint and partition.
+    """Dead letters of one operator, checkpoint and partition.
 
     Attributes:
-        table: path of the table, relative to the warehouse.
         checkpoint: id of the checkpoint that wrote the rows.
         topic_id: Kafka's id of the topic when that checkpoint read it.
         partition: topic and partition of the records.
         offsets: the offsets, as disjoint ranges in ascending order; every offset in them has a row.
     """
 
-    table: str
     checkpoint: int
     topic_id: str
     partition: TopicPartition
@@ -57,7 +55,7 @@ class LetterRows:
         of = self.partition
         for within in self.offsets:
             for offset in range(within.start, within.end):
-                yield LetterRow(self.table, self.checkpoint, of.topic, self.topic_id, of.partition, offset)
+                yield LetterRow(self.checkpoint, of.topic, self.topic_id, of.partition, offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +165,8 @@ def expand_rows(rows: Iterable[LetterRows]) -> set[LetterRow]:
     """Returns the single rows.
 
     Example:
-        >>> held = LetterRows(table="t", checkpoint=3, topic_id="x", partition=TopicPartition("f", 0),
-        ...                   offsets=(OffsetRange(4, 6),))
+        >>> place = TopicPartition("flights", 0)
+        >>> held = LetterRows(checkpoint=3, topic_id="x", partition=place, offsets=(OffsetRange(4, 6),))
         >>> sorted(row.offset for row in expand_rows([held]))
         [4, 5]
     """
@@ -178,18 +176,17 @@ def expand_rows(rows: Iterable[LetterRows]) -> set[LetterRow]:
 def group_rows(rows: Iterable[LetterRow]) -> tuple[LetterRows, ...]:
     """Returns rows in their stored form, in one order whatever the order of `rows`; the inverse of `expand_rows`."""
 
-    def place(row: LetterRow) -> tuple[str, int, str, TopicPartition]:
-        return row.table, row.checkpoint, row.topic_id, TopicPartition(row.topic, row.partition)
+    def place(row: LetterRow) -> tuple[int, str, TopicPartition]:
+        return row.checkpoint, row.topic_id, TopicPartition(row.topic, row.partition)
 
     return tuple(
         LetterRows(
-            table=table,
             checkpoint=checkpoint,
             topic_id=topic_id,
             partition=partition,
             offsets=tuple(_ranges(row.offset for row in found)),
         )
-        for (table, checkpoint, topic_id, partition), found in groupby(
+        for (checkpoint, topic_id, partition), found in groupby(
             sorted(set(rows), key=lambda row: (*place(row), row.offset)), key=place
         )
     )

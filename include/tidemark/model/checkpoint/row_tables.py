@@ -63,16 +63,6 @@ def base_of(path: str) -> str:
     return f"{path}~{BASE}"
 
 
-def appended_of(path: str) -> str:
-    """Returns the table that checkpoints append to, whether `path` is that table or that of its compactions.
-
-    Example:
-        >>> appended_of(base_of("flights/dead_letters/aircraft/t1")) == appended_of("flights/dead_letters/aircraft/t1")
-        True
-    """
-    return path.removesuffix(f"~{BASE}")
-
-
 def may_hold(segment: Segment, file: LiveFile, checkpoint: int) -> bool:
     """Whether a file may hold rows of a checkpoint, by its partition and its statistics."""
     if not is_base(segment.path):

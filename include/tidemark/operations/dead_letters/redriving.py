@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidemark.answers.checkpoint_facts import iso
@@ -246,7 +245,7 @@ class _Letters:
             coordinator=coordinator,
             timeline=head.timeline,
             parent=Parent.of(head),
-            history=RedriveHistory.of(coordinator.timelines, head.timeline, 0),
+            history=RedriveHistory.of(coordinator.timelines, head.timeline, 0, Parent.of(head).dead_letters),
         )
 
     def checked(self, uid: str) -> str:
@@ -260,8 +259,9 @@ class _Letters:
         """Counts rows by reason."""
         letters, redriven = Counter[str](), Counter[str]()
         made: dict[str, list[int]] = {}
-        for table, checkpoint, part in self._tables(uid, [*_PLACE, "reason"]):
-            gone = self._redriven.get((table, checkpoint), set())
+        redriven_at = self._redriven(uid)
+        for checkpoint, part in self._tables(uid, [*_PLACE, "reason"]):
+            gone = redriven_at.get(checkpoint, set())
             for row in part.select(["reason"]).to_pylist() if not gone else part.to_pylist():
                 is_gone = bool(gone) and (row["topic"], row["partition"], row["offset"]) in gone
                 (redriven if is_gone else letters)[row["reason"]] += 1
@@ -281,33 +281,31 @@ class _Letters:
     def find(self, uid: str, wanted: LetterFilter) -> list[tuple[LetterRow, dict[str, Any]]]:
         """Finds letters that were not redriven, with their raw rows, oldest first."""
         found: list[tuple[LetterRow, dict[str, Any]]] = []
-        for table, checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
-            gone, ids = self._redriven.get((table, checkpoint), set()), self.history.plans[checkpoint].topic_ids
+        redriven = self._redriven(uid)
+        for checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
+            gone, ids = redriven.get(checkpoint, set()), self.history.plans[checkpoint].topic_ids
             for raw in part.to_pylist():
                 place = (raw["topic"], raw["partition"], raw["offset"])
                 if place not in gone and wanted.takes(raw):
-                    row = LetterRow(table, checkpoint, place[0], ids.get(place[0], ""), *place[1:])
+                    row = LetterRow(checkpoint, place[0], ids.get(place[0], ""), *place[1:])
                     found.append((row, raw))
                     if len(found) == wanted.limit:
                         return found
         return found
 
-    def _tables(
-        self, uid: str, columns: list[str], checkpoint: int | None = None
-    ) -> Iterator[tuple[str, int, "pa.Table"]]:
+    def _tables(self, uid: str, columns: list[str], checkpoint: int | None = None) -> Iterator[tuple[int, "pa.Table"]]:
         from tidemark.tables.row_files import read_letters
 
         handle = self.parent.dead_letters.get(uid, StateHandle())
-        for table, made, part in read_letters(self.context.warehouse.root, handle, columns, checkpoint):
+        for made, part in read_letters(self.context.warehouse.root, handle, columns, checkpoint):
             if made in self.history.plans:
-                yield table, made, part
+                yield made, part
 
-    @cached_property
-    def _redriven(self) -> dict[tuple[str, int], set[tuple[str, int, int]]]:
-        """The positions of redriven letters, by table and checkpoint."""
-        found: dict[tuple[str, int], set[tuple[str, int, int]]] = {}
-        for row in self.history.redriven:
-            found.setdefault((row.table, row.checkpoint), set()).add((row.topic, row.partition, row.offset))
+    def _redriven(self, uid: str) -> dict[int, set[tuple[str, int, int]]]:
+        """The positions of an operator's redriven letters, by the checkpoint that refused them."""
+        found: dict[int, set[tuple[str, int, int]]] = {}
+        for row in self.history.redriven.get(uid, ()):
+            found.setdefault(row.checkpoint, set()).add((row.topic, row.partition, row.offset))
         return found
 
 

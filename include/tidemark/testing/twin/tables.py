@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.manifest import Commit, CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, appended_of
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.log_records import LogRecord
@@ -93,8 +93,8 @@ class MemoryTables:
         """
         return [row for *_, row in self.placed_rows(handle)]
 
-    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[str, int, Row]]:
-        """Yields the rows of a handle with the table that they were written to, and the checkpoint that wrote them.
+    def placed_rows(self, handle: StateHandle) -> Iterator[tuple[int, Row]]:
+        """Yields the rows of a handle with the checkpoint that wrote them.
 
         Raises:
             StoreError: a file or a version is missing.
@@ -107,14 +107,14 @@ class MemoryTables:
                 for row in self.files[path]:
                     at = int(str(row.get(ROW_CHECKPOINT, found.checkpoint)))
                     if not handle.expired or at > handle.expired:
-                        yield appended_of(segment.path), at, row
+                        yield at, row
 
     def find_letters(
         self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-    ) -> list[tuple[str, int, str, int, int]]:
+    ) -> list[tuple[int, str, int, int]]:
         """Finds dead letters; see `coordinator.plans.redrives.FindLetters`."""
-        places = ((table, at, letter_place(row)) for table, at, row in self.placed_rows(handle))
-        return [(table, at, *place) for table, at, place in places if place in positions]
+        places = ((at, letter_place(row)) for at, row in self.placed_rows(handle))
+        return [(at, *place) for at, place in places if place in positions]
 
     def _latest(self, table: str) -> int:
         return len(self.tables.get(table, ())) - 1
@@ -192,7 +192,7 @@ def letter_place(row: Row) -> tuple[str, int, int]:
 class PlacedRows(Protocol):
     """Tables whose rows can be read with their places: `MemoryTables`, or a twin that writes files."""
 
-    def placed_rows(self, handle: StateHandle) -> Iterable[tuple[str, int, Row]]:
+    def placed_rows(self, handle: StateHandle) -> Iterable[tuple[int, Row]]:
         """See `MemoryTables.placed_rows`."""
 
 
@@ -202,8 +202,8 @@ def stored_letters(tables: PlacedRows, handle: StateHandle, redrive: Redrive) ->
     Raises:
         StoreError: the handle lacks one of them.
     """
-    wanted = {(r.table, r.checkpoint, r.topic, r.partition, r.offset) for r in expand_rows(redrive.rows)}
-    found = [row for table, at, row in tables.placed_rows(handle) if (table, at, *letter_place(row)) in wanted]
+    wanted = {(r.checkpoint, r.topic, r.partition, r.offset) for r in expand_rows(redrive.rows)}
+    found = [row for at, row in tables.placed_rows(handle) if (at, *letter_place(row)) in wanted]
     if len(found) != len(wanted):
         raise missing_letters(redrive, len(found))
     return [_log_record(row) for row in found]
