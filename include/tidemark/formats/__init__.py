@@ -11,13 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidemark.formats.csv import Csv
     from tidemark.formats.json import Json
     from tidemark.formats.record_format import BadRecord, RecordFormat
     from tidemark.formats.text import Text
 
-__all__ = ["BadRecord", "Json", "RecordFormat", "Text"]
+__all__ = ["BadRecord", "Csv", "Json", "RecordFormat", "Text"]
 
-_HOMES = {"BadRecord": "record_format", "Json": "json", "RecordFormat": "record_format", "Text": "text"}
+_HOMES = {
+    "BadRecord": "record_format",
+    "Csv": "csv",
+    "Json": "json",
+    "RecordFormat": "record_format",
+    "Text": "text",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,6 +34,7 @@ _FORMATS = {
     "decimal": re.compile("-?[0-9]+([.][0-9]+)?"),
 }
 _WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
+_NUMBER = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 38
 
 
@@ -189,6 +190,24 @@ def _value(value: Any, of: FieldType, path: str) -> Any:
     if of.kind == "str":
         return _text(value, path)
     return _formatted(value, of, path)
+
+
+def parse_scalar(text: str, of: FieldType, path: str) -> Any:
+    """Returns the number, date, time or bytes in a text of another format than JSON, written as in JSON.
+
+    Args:
+        text: without quotes.
+        of: a type that is neither `str`, `bool` nor composed.
+        path: names the field in the reason.
+
+    Raises:
+        BadRecord: it is none, or it does not fit the type.
+    """
+    if of.kind not in ("int", "float"):
+        return _formatted(text, of, path)
+    if not _NUMBER.fullmatch(text):
+        raise BadRecord(Reason.WRONG_TYPE.at(path))
+    return _number(_Number(text), of, path)
 
 
 def _of_type(value: Any, kind: type, path: str) -> Any:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from tidemark.formats.csv import Csv
 from tidemark.formats.json import Json
 from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
 
-FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text)}
+FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv)}
 """Formats by name."""
 
 

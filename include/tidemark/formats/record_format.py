@@ -22,8 +22,10 @@ class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of
 class RecordFormat(ABC):
     """Defines what the bytes of a Kafka value mean: a frozen dataclass whose fields, all `str`, are its options.
 
-    `decode` and `decode_one` give the same result for the same bytes. They always refuse a null value with
-    `null_value`, by which operators that accept deletes recognize one. See `formats.Text` for a short example.
+    A format needs `name`, `reasons`, `decode_one` and `encode`: Spark then decodes in its Python workers. `decode` is
+    for formats that Spark's own expressions can decode. Both give the same result for the same bytes, and always refuse
+    a null value with `null_value`, by which operators that accept deletes recognize one. See `formats.Text` for a short
+    example.
 
     Attributes:
         name: stored in plans; never change it.
@@ -41,9 +43,8 @@ class RecordFormat(ABC):
         """
         return record_type(record)
 
-    @abstractmethod
     def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":
-        """Decodes `value` in Spark; a format may import Spark only here.
+        """Decodes `value` by expressions of Spark; a format may import Spark only here. By default there are none.
 
         Args:
             raw: rows with Kafka's columns `key` and `value`, and others.
@@ -53,6 +54,12 @@ class RecordFormat(ABC):
             The same rows with two more columns: `_fault`, the reason why the value is refused, null if it is good; and
             `_good`, a struct of type `record`, with arbitrary content if `_fault` is not null.
         """
+        raise NotImplementedError
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether `decode` is overridden; otherwise `decode_one` runs in Spark's Python workers."""
+        return type(self).decode is not RecordFormat.decode
 
     @abstractmethod
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:

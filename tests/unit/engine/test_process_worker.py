@@ -9,8 +9,8 @@ from tests.support.operator_lists import PIPELINE, Order
 from tests.support.spark import TwinPipeline
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
-from tidemark.engine.process.process_operator import pickle_by_value
 from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
+from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing

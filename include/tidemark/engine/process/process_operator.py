@@ -4,16 +4,11 @@ Stored rows are looked up once, for touched keys only. The output of the functio
 the dead letters and the operators that read it are all written from one call.
 """
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from pyspark import cloudpickle as _untyped
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -35,6 +30,7 @@ from tidemark.engine.process.process_worker import (
 )
 from tidemark.engine.process.subtasks import parallelism, partition_by_task
 from tidemark.engine.read.frames import access_sql, with_keys
+from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -48,49 +44,6 @@ from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
-
-# An author's code for Spark's workers, by value: a worker has no pipeline files, or outdated ones.
-cloudpickle: Any = _untyped
-_OURS = "tidemark"
-
-
-def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
-    """Returns a value as bytes that any worker with this release of Tidemark can read.
-
-    Args:
-        value: the value to send.
-        authors: functions and classes of an author. They, and everything they use from neighbouring files, are sent by
-            value; libraries are imported by the worker.
-    """
-    with _by_value(_modules(authors)):
-        made: bytes = cloudpickle.dumps(value)
-        return made
-
-
-def _modules(authors: Iterable[object]) -> list[ModuleType]:
-    named = {getattr(a, "__module__", None) or type(a).__module__ for a in authors}
-    own = [sys.modules[name] for name in named if name in sys.modules and name.split(".")[0] != _OURS]
-    folders = {found.parent for m in own if (found := _file(m)) is not None}
-    beside = [m for m in list(sys.modules.values()) if (found := _file(m)) is not None and found.parent in folders]
-    return list({id(m): m for m in (*own, *beside) if m.__name__ != "__main__"}.values())
-
-
-def _file(module: ModuleType) -> Path | None:
-    name = getattr(module, "__file__", None)
-    return None if name is None else Path(name)
-
-
-@contextmanager
-def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
-    known = cloudpickle.list_registry_pickle_by_value()
-    new = [m for m in modules if m.__name__ not in known and sys.modules.get(m.__name__) is m]
-    for module in new:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in new:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
+from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.formats.record_format import FAULT, GOOD
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -148,7 +149,7 @@ def decode(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) 
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
-        source.format.decode(raw.selectExpr(*kept), source.schema)
+        decode_values(raw.selectExpr(*kept), source.format, source.schema)
         .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
         .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
         .selectExpr(

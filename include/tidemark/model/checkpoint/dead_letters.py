@@ -27,6 +27,8 @@ class Reason(Enum):
     """The bytes are not UTF-8, or an escape is half of a surrogate pair, so the text is not Unicode."""
     MALFORMED_JSON = "malformed_json"
     """Not one JSON text: a syntax error, text after the end, a duplicate name in an object, or too deep nesting."""
+    MALFORMED_CSV = "malformed_csv"
+    """Not one row of CSV with the declared number of columns."""
     NOT_AN_OBJECT = "not_an_object"
     """JSON, but an array, a string, a number, a boolean or null."""
     MISSING_FIELD = "missing_field"

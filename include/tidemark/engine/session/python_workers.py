@@ -1,0 +1,121 @@
+"""Python code in Spark's workers: authors' code travels by value, and formats without expressions decode there.
+
+A worker has this release of Tidemark and the same libraries. It has no pipeline files, or outdated ones, so functions
+and classes of authors are pickled by value.
+"""
+
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle as _untyped
+from pyspark.sql import DataFrame
+
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.model.core.types import FieldType
+
+cloudpickle: Any = _untyped
+_OURS = "tidemark"
+
+
+def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
+    """Returns a value as bytes that any worker with this release of Tidemark can read.
+
+    Args:
+        value: the value to send.
+        authors: functions and classes of an author. They, and everything they use from neighbouring files, are sent by
+            value; libraries are imported by the worker.
+    """
+    with _by_value(_modules(authors)):
+        made: bytes = cloudpickle.dumps(value)
+        return made
+
+
+def _modules(authors: Iterable[object]) -> list[ModuleType]:
+    named = {getattr(a, "__module__", None) or type(a).__module__ for a in authors}
+    own = [sys.modules[name] for name in named if name in sys.modules and name.split(".")[0] != _OURS]
+    folders = {found.parent for m in own if (found := _file(m)) is not None}
+    beside = [m for m in list(sys.modules.values()) if (found := _file(m)) is not None and found.parent in folders]
+    return list({id(m): m for m in (*own, *beside) if m.__name__ != "__main__"}.values())
+
+
+def _file(module: ModuleType) -> Path | None:
+    name = getattr(module, "__file__", None)
+    return None if name is None else Path(name)
+
+
+@contextmanager
+def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    known = cloudpickle.list_registry_pickle_by_value()
+    new = [m for m in modules if m.__name__ not in known and sys.modules.get(m.__name__) is m]
+    for module in new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in new:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType) -> DataFrame:
+    """Decodes the column `value` by the format's expressions, or by `decode_one`; see `RecordFormat.decode`.
+
+    Args:
+        raw: rows with the columns `key` and `value`, and others, which stay as they are.
+        format: the format.
+        record: the struct that it returned.
+    """
+    if format.has_expressions:
+        return format.decode(raw, record)
+    there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in raw.schema.fields)
+    work = pickle_by_value((format, record), [format])
+    return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}")
+
+
+def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    format, record = pickle.loads(work)  # noqa: S301  (Tidemark pickled it)
+    struct = arrow_type(record)
+    for batch in batches:
+        faults, found = list[str | None](), list[dict[str, Any] | None]()
+        for value in batch.column("value").to_pylist():
+            try:
+                found.append(format.decode_one(value, record))
+                faults.append(None)
+            except BadRecord as error:
+                found.append(None)
+                faults.append(str(error))
+        columns = [*batch.columns, pa.array(faults, pa.string()), pa.array(found, struct)]
+        yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, FAULT, GOOD])
+
+
+def arrow_type(of: FieldType) -> pa.DataType:
+    """Returns a stored type in Arrow, with the units that Spark reads.
+
+    >>> arrow_type(FieldType("list", element=FieldType("decimal", digits=9, scale=2)))
+    ListType(list<element: decimal128(9, 2)>)
+    """
+    if of.kind == "decimal":
+        return pa.decimal128(of.digits, of.scale)
+    if of.kind == "struct":
+        return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in of.fields])
+    if of.element is not None:
+        element = arrow_type(of.element)
+        return pa.list_(pa.field("element", element)) if of.key is None else pa.map_(arrow_type(of.key), element)
+    return _ARROW[of.kind]
+
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "str": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
