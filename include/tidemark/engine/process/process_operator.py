@@ -181,11 +181,16 @@ def run_process(task: ProcessTask) -> ProcessFrame:
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
     """Returns the rows that a sink does not have yet; see `SinkTable.covered`."""
-    there = EmittedRecords.of(plan, uid).among(plan.sinks[uid].coverage(plan.topic_ids))
-    for tp, ranges in there.items():
+    records = EmittedRecords.of(plan, uid)
+    for tp, ranges in records.read_before(plan.sinks[uid].coverage(plan.topic_ids)).items():
         of = (F.col("_topic") == tp.topic) & (F.col("_partition") == tp.partition)
         offset = F.col("_offset")
         rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))
+    if places := sorted(records.redriven_before):
+        # Thousands of scattered records: a condition for each would be too deep for Spark.
+        names = ["_topic", "_partition", "_offset"]
+        there = rows.sparkSession.createDataFrame(places, "_topic STRING, _partition INT, _offset BIGINT")
+        rows = rows.join(F.broadcast(there), names, "left_anti").select(*rows.columns)
     return rows
 
 

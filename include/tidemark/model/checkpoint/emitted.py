@@ -48,22 +48,30 @@ class EmittedRecords:
                 redriven, had = redriven | redrive.coverage, had | redrive.sinks[uid]
         return cls(ranges=plan.ranges, topic_ids=plan.topic_ids, redriven=redriven, had=had)
 
-    def among(self, covered: OffsetCoverage) -> dict[TopicPartition, Ranges]:
-        """Returns the offsets whose rows a sink has already; `covered` are those of records that were read."""
-        found = covered.within(self.ranges, self.topic_ids)
+    def read_before(self, covered: OffsetCoverage) -> dict[TopicPartition, Ranges]:
+        """Returns the offsets of the plan's ranges whose rows a sink has already."""
+        return covered.within(self.ranges, self.topic_ids)
+
+    @property
+    def redriven_before(self) -> set[tuple[str, int, int]]:
+        """The positions (topic, partition, offset) of redriven records whose rows the sink has already."""
         names = {number: topic for topic, number in self.topic_ids.items()}
-        for tp, ranges in (self.had & self.redriven).by_id.items():
-            place = TopicPartition(names[tp.topic], tp.partition)
-            found[place] = (*ranges, *found.get(place, ()))
-        return found
+        return {
+            (names[tp.topic], tp.partition, offset)
+            for tp, ranges in (self.had & self.redriven).by_id.items()
+            for within in ranges
+            for offset in range(within.start, within.end)
+        }
 
     def lacks(self, covered: OffsetCoverage) -> Callable[[Mapping[str, object]], bool]:
         """Returns the condition that an emitted row still has to be written or sent."""
-        there = self.among(covered)
+        there, redriven = self.read_before(covered), self.redriven_before
 
         def lacks(row: Mapping[str, object]) -> bool:
-            at, offset = TopicPartition(str(row["_topic"]), int(str(row["_partition"]))), int(str(row["_offset"]))
-            return not any(within.start <= offset < within.end for within in there.get(at, ()))
+            topic, partition, offset = str(row["_topic"]), int(str(row["_partition"])), int(str(row["_offset"]))
+            read = there.get(TopicPartition(topic, partition), ())
+            is_there = any(within.start <= offset < within.end for within in read)
+            return not is_there and (topic, partition, offset) not in redriven
 
         return lacks
 

@@ -83,11 +83,11 @@ class Redrive:
     @property
     def coverage(self) -> OffsetCoverage:
         """The records, by the ids of their topics."""
-        found = OffsetCoverage()
+        found: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for each in self.rows:
             place = TopicPartition(each.topic_id, each.partition.partition)
-            found |= OffsetCoverage({place: each.offsets})
-        return found
+            found[place] = (*found.get(place, ()), *each.offsets)
+        return OffsetCoverage() | OffsetCoverage(found)  # the union orders and joins ranges
 
     def coverage_at(self, places: Collection[tuple[str, int, int]]) -> OffsetCoverage:
         """The records at some positions (topic, partition, offset), by the ids of their topics."""
