@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.memory import Unfenced
+from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
+from tidemark.model.checkpoint.manifest import CommitRequest, Committed
 from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.storage import local_store
 from tidemark.storage.local_store import fsync
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables import log_repair as delta_durability
 from tidemark.tables import log_repair as delta_mending
+from tidemark.tables import row_files
 from tidemark.tables.delta_reader import HINT, open_table
 from tidemark.tables.local_table_files import LocalTableFiles
 
@@ -78,6 +82,10 @@ def _written_and_trusted(files: LocalTableFiles, table: str, version: int) -> No
         open_table(Path(files.warehouse, table), version).create_checkpoint()
 
 
+def _committed_only(compactor: RowCompactor, request: CommitRequest, folder: str) -> Committed:
+    return compactor.tables.commit(request, Unfenced())
+
+
 _NOBODY_COMPARES = _with(Segment, "difference", lambda self, files: None)
 _ONLY_OURS = _with(delta_durability, "_built_on", _only_ours)
 
@@ -95,6 +103,10 @@ PLANTED: Mapping[str, Planted] = {
     "seal: no data file is fsynced": _without_fsync(delta_durability, _is_data),
     "seal: no folder of data files is fsynced": _without_fsync(delta_durability, _holds_data),
     "seal: the folders above are not fsynced": _without_fsync(delta_durability, lambda p: p.name in ("runs", "base")),
+    # Before the record of a compaction.
+    "rows: nothing of a compaction is fsynced": _both(
+        _with(RowCompactor, "_commit", _committed_only), _without_fsync(row_files, lambda p: True)
+    ),
     # Before an object counts as put.
     "store: an object is not fsynced": _with(os, "fsync", lambda handle: None),
     "store: the folder is not fsynced": _without_fsync(local_store, os.path.isdir),

@@ -21,6 +21,7 @@ from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.state.row_compaction import RowPolicy
 
 PARTITION = TopicPartition(TOPIC, 0)
 
@@ -114,6 +115,7 @@ def _go_on(line: PowerLossPipeline, reported: Reported) -> None:
         ("checkpoint", line.completed),
         ("sweep", lambda: line.sweep(KEPT)),
         ("compaction", line.compacted),
+        ("compaction of rows", lambda: line.compact_rows(RowPolicy.everything())),
         ("checkpoint", line.completed),
     ]
     if reported.erasing:
@@ -146,15 +148,17 @@ def _visible(line: PowerLossPipeline, when: str) -> dict[int, Checkpoint]:
 
 
 def _compare(line: PowerLossPipeline, found: Checkpoint, reported: Reported, readers: Readers) -> None:
-    wanted = Counter(reported.paid[: found.plan.ranges[PARTITION].end])
+    paid = reported.paid[: found.plan.ranges[PARTITION].end]
+    wanted = Counter(filter(None, paid))
     allowed = [wanted]
     if reported.erasing:
         without = Counter({account: n for account, n in wanted.items() if account != ERASED})
         allowed = [without] if reported.erased else [wanted, without]
-    handle = found.handles["accounts"]
+    handle, ack = found.handles["accounts"], found.ack("accounts")
+    assert ack is not None
     for name, read in readers.items():
         try:
-            rows = read(line, handle)
+            rows, letters = read(line, handle), read(line, ack.dead_letters)
         except (TidemarkError, DeltaError, OSError, pa.ArrowException) as error:
             raise Violation(f"{found.plan.name} is not readable by {name}: {error}") from error
         held = Counter[str]()
@@ -162,3 +166,6 @@ def _compare(line: PowerLossPipeline, found: Checkpoint, reported: Reported, rea
             held[row["account"]] += row["payments"]
         if held not in allowed:
             raise Violation(f"{found.plan.name} by {name}: {dict(held)}, wanted {[dict(a) for a in allowed]}")
+        offsets = sorted(row["offset"] for row in letters)
+        if offsets != [n for n, account in enumerate(paid) if not account]:
+            raise Violation(f"{found.plan.name} by {name}: dead letters at {offsets}")

@@ -1,4 +1,4 @@
-"""What is recorded: checkpoints, killed attempts, a publication by another process, a compaction, sweeps, an erasure.
+"""What is recorded: checkpoints, killed attempts, a publication by another process, compactions, sweeps, an erasure.
 
 Run as `python -m tests.power_loss.scenario FOLDER [PLANTED ...]`: without names of planted bugs the first half, with
 them (one may be empty) the second, in FOLDER/0 and so on. What it has done it appends to a file beside the warehouse,
@@ -30,6 +30,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.retention import deletion
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy
+from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.tables import delta_tables as delta_log
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compact_rows
@@ -142,7 +143,7 @@ class Told:
 def prepare(line: PowerLossPipeline, tell: Told) -> None:
     """A history: a compaction that was adopted, a log that was trimmed."""
     for n in range(INTERVAL + 2):
-        _complete(line, tell, "ann", "bob")
+        _complete(line, tell, "ann", "bob", "")
         if n == INTERVAL:
             line.compacted()
     line.sweep(KEPT)
@@ -159,8 +160,9 @@ def record(line: PowerLossPipeline, tell: Told) -> None:
     line.killed(("seal", "after"))
     _complete(line, tell)  # published by who comes next
     line.compacted()
+    line.compact_rows(RowPolicy.everything())
     _complete(line, tell, "bob")
-    _complete(line, tell, "ann")
+    _complete(line, tell, "ann", "")
     tell("sweep", line.clock.ms)
     line.sweep(KEPT)
     tell("swept")
