@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.spark import TwinPipeline
 from tests.support.timeline_walk import PIPELINE, TimelineWalk
-from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.checkpoint.emitted import EmittedRecords
 
 SEEDS = range(5)
 STEPS = 200
@@ -30,7 +30,7 @@ def test_a_walk_over_timelines_is_what_plain_dicts_say(seed: int) -> None:
 
 
 def test_a_walk_finds_a_sink_that_doubles_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SinkTable, "lacks", lambda self, topic, partition, offset, topic_ids: True)
+    monkeypatch.setattr(EmittedRecords, "lacks", lambda self, covered: lambda row: True)
     with pytest.raises(AssertionError, match="a row is duplicated"):
         for seed in SEEDS:
             walked(seed)
