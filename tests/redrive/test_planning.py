@@ -85,7 +85,8 @@ def test_a_plan_without_a_request_has_neither_field() -> None:
     made = till.checkpoint()
     stored = json.loads(till.store.get("plans/t1/000000000001.0001.json") or b"")
     assert "redrives" not in json.dumps(stored) and "requests_seen" not in json.dumps(stored)
-    assert "redriven" not in json.dumps(json.loads(till.store.get("timelines/t1/000000000001.json") or b""))
+    manifest = json.dumps(json.loads(till.store.get("timelines/t1/000000000001.json") or b""))
+    assert "redriven" not in manifest and "refused_again" not in manifest
     assert made.plan.requests_seen == 0
 
 

@@ -104,5 +104,5 @@ def redriven_rows(checkpoint: "Checkpoint", name: str) -> OffsetCoverage:
     for redrive in checkpoint.plan.redrives:
         ack = checkpoint.ack(redrive.uid)
         if ack is not None and any(checkpoint.plan.sinks[uid].name == name for uid in redrive.sinks):
-            found |= redrive.coverage - ack.refused_again
+            found |= redrive.coverage - (ack.refused_again or OffsetCoverage())
     return found

@@ -75,7 +75,7 @@ class Ack:
         sink: handle of its sink's table after this checkpoint; empty without a sink.
         operator_state: its lists after this checkpoint; empty if it declares none.
         redriven: dead letters of earlier checkpoints that it got again, without those of erased keys.
-        refused_again: those that it refused again, if its records reach a sink.
+        refused_again: those that it refused again, if there are any and its records reach a sink.
     """
 
     uid: str
@@ -92,7 +92,7 @@ class Ack:
     sink: StateHandle = field(default=StateHandle())
     operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
     redriven: int = field(default=0, metadata=ADDED)
-    refused_again: OffsetCoverage = field(default=OffsetCoverage(), metadata=ADDED)
+    refused_again: OffsetCoverage | None = field(default=None, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.read + self.redriven != self.applied + self.dead_lettered:
@@ -391,7 +391,7 @@ class UidCounts:
     operator_state: OperatorState | None = None
     redriven: int = 0
     refused_again: int = 0
-    refused_records: OffsetCoverage = field(default=OffsetCoverage())
+    refused_records: OffsetCoverage | None = None
 
     @property
     def read(self) -> int:

@@ -377,7 +377,7 @@ class MemoryBatch:
             )
             if (redrive := plan.redrive_of(uid)) and redrive.sinks:
                 refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})
-                self.counts[uid] = replace(self.counts[uid], refused_records=refused)
+                self.counts[uid] = replace(self.counts[uid], refused_records=None if refused.is_empty else refused)
         return self.counts[uid]
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
