@@ -269,6 +269,23 @@ def test_sinks_get_rows_for_redriven_records(shop: Shop) -> None:
         assert [r["offset"] for r in record["records"]] == [0], "its record is read from Kafka"
 
 
+def test_letters_of_a_topic_that_was_recreated_do_not_reach_a_sink(shop: Shop) -> None:
+    shop.send(_payment("a", 1))
+    _run(shop)
+    shop.line.log.create("payments", 2)
+    shop.send(_payment("b", 2, kind=True))
+    shop.command("run", "sums", "--accept-loss").ok()
+    redrive = ("dead-letters", "redrive", "sums", "told", "--out-of-order")
+    shop.command(*redrive).failed(2, "the topic was recreated since", "told emits to a sink")
+    shop.send(_payment("c", 3))
+    _run(shop)
+    shop.deploy("kind: str | None = None")
+    assert shop.types(*redrive[1:], "--limit", "1", "--execute")["applied"] == 1, "the older letter takes no place"
+    _run(shop)
+    rows = shop.command("sink", "show", "sums", "alerts", "--json").ok().json
+    assert sorted(row["account"] for row in rows) == ["b", "c"]
+
+
 def test_the_same_in_python(shop: Shop) -> None:
     shop.send(_payment("a", 1), b"{")
     _run(shop)

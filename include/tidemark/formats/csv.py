@@ -2,15 +2,13 @@
 
 import csv
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.json import parse_scalar
-from tidemark.formats.record_format import BadRecord, RecordFormat
+from tidemark.formats.json import parse_scalar, plain_value
+from tidemark.formats.record_format import BadRecord, RecordFormat, decode_text
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -19,7 +17,7 @@ _BOOL = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class Csv(RecordFormat):
-    """One row per value; a field of the record gets the column of its name, and further columns are ignored.
+    """One row per value; a field of the record gets the column of its name. Columns that no field names are ignored.
 
     An empty column is null where null is legal, and the empty text for a `str`. Numbers are written as in JSON, `bool`
     as true or false, everything else as in `formats.Json`: ISO-8601 and base64. Quoted columns may contain delimiters,
@@ -71,7 +69,7 @@ class Csv(RecordFormat):
                 f"Csv: {self.delimiter!r} cannot separate columns", next="give one character that is no quote."
             )
 
-    @property
+    @cached_property
     def _names(self) -> list[str]:
         return [name.strip() for name in self.columns.split(",")]
 
@@ -97,18 +95,13 @@ class Csv(RecordFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
-        if value is None:
-            raise BadRecord(Reason.NULL_VALUE.value)
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as error:
-            raise BadRecord(Reason.INVALID_UTF8.value) from error
-        found = dict(zip(self._names, self._row(text), strict=True))
+        found = dict(zip(self._names, self._row(decode_text(value)), strict=True))
         return {name: _value(found[name], of, name) for name, of in record.fields}
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`."""
-        fields = record if isinstance(record, Mapping) else vars(record)
+        fields = plain_value(record)
+        assert isinstance(fields, dict)  # noqa: S101  (a record is a dataclass or a mapping)
         made = io.StringIO()
         writer = csv.writer(made, delimiter=self.delimiter, lineterminator="\r\n")
         writer.writerow([_text(fields.get(name)) for name in self._names])
@@ -142,17 +135,7 @@ def _value(text: str, of: FieldType, path: str) -> Any:  # noqa: ANN401
 
 
 def _text(value: object) -> str:
-    """A value as a column."""
+    """A plain value as a column."""
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        from base64 import b64encode
-
-        return b64encode(value).decode()
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

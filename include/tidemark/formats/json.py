@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -90,12 +90,7 @@ class Json(RecordFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
-        if value is None:
-            raise BadRecord(Reason.NULL_VALUE.value)
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as error:
-            raise BadRecord(Reason.INVALID_UTF8.value) from error
+        text = decode_text(value)
         if _HALF.search(_PAIRS.sub("", text)):
             raise BadRecord(Reason.INVALID_UTF8.value)
         parsed = _parsed(text)
@@ -105,7 +100,7 @@ class Json(RecordFormat):
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`."""
-        return json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return json.dumps(plain_value(record), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     def freeze(self) -> Mapping[str, str]:
         """Nothing: a plan without a pinned format is a plan for JSON, like all plans of release 0.1."""
@@ -284,14 +279,14 @@ def _refuse_offset(text: str) -> None:
         raise ValueError("not a UTC offset on earth")
 
 
-def _plain(value: object) -> object:
+def plain_value(value: object) -> object:
     """Converts a value to JSON, in the forms that the decoder accepts."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain_value(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain_value(v) for v in value]
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
     if isinstance(value, date):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType, record_type
 
 if TYPE_CHECKING:
@@ -16,6 +17,20 @@ FAULT, GOOD = "_fault", "_good"
 
 class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of Tidemark)
     """Why a record cannot be applied; the text becomes the `reason` column."""
+
+
+def decode_text(value: bytes | None) -> str:
+    """Returns a value as the text that it is in UTF-8.
+
+    Raises:
+        BadRecord: it is null, or no UTF-8.
+    """
+    if value is None:
+        raise BadRecord(Reason.NULL_VALUE.value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise BadRecord(Reason.INVALID_UTF8.value) from error
 
 
 @dataclass(frozen=True)

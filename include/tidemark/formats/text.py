@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, RecordFormat, decode_text
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -60,12 +60,7 @@ class Text(RecordFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
-        if value is None:
-            raise BadRecord(Reason.NULL_VALUE.value)
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as error:
-            raise BadRecord(Reason.INVALID_UTF8.value) from error
+        text = decode_text(value)
         return {name: text for name, _ in record.fields}
 
     def encode(self, record: object) -> bytes:

@@ -249,7 +249,7 @@ class TopicWriter:
             rows: in the order in which they are written.
             progress: the step that these rows finish.
             stale: places with values of earlier steps, or of others. Those that get no row get a tombstone, and stay
-                left in the set.
+                in the set.
 
         Raises:
             FencedError: a later writer has begun; it repeats the step.

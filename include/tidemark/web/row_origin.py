@@ -93,10 +93,7 @@ def redriven_of(plan: CheckpointPlan, uid: str | None) -> dict[TopicPartition, R
     for redrive in plan.redrives:
         if uid is None or uid == redrive.uid or uid in redrive.sinks:
             found |= redrive.coverage
-    names = {number: topic for topic, number in plan.topic_ids.items()}
-    return {
-        TopicPartition(names[tp.topic], tp.partition): ranges for tp, ranges in found.by_id.items() if tp.topic in names
-    }
+    return found.by_name(plan.topic_ids)
 
 
 def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:

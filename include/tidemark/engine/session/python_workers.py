@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import cloudpickle as _untyped
 from pyspark.sql import DataFrame
 
+from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.model.core.types import FieldType
 
@@ -92,30 +93,3 @@ def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
                 faults.append(str(error))
         columns = [*batch.columns, pa.array(faults, pa.string()), pa.array(found, struct)]
         yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, FAULT, GOOD])
-
-
-def arrow_type(of: FieldType) -> pa.DataType:
-    """Returns a stored type in Arrow, with the units that Spark reads.
-
-    >>> arrow_type(FieldType("list", element=FieldType("decimal", digits=9, scale=2)))
-    ListType(list<element: decimal128(9, 2)>)
-    """
-    if of.kind == "decimal":
-        return pa.decimal128(of.digits, of.scale)
-    if of.kind == "struct":
-        return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in of.fields])
-    if of.element is not None:
-        element = arrow_type(of.element)
-        return pa.list_(pa.field("element", element)) if of.key is None else pa.map_(arrow_type(of.key), element)
-    return _ARROW[of.kind]
-
-
-_ARROW = {
-    "bool": pa.bool_(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-    "bytes": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}

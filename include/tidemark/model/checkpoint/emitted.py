@@ -55,10 +55,9 @@ class EmittedRecords:
     @property
     def redriven_before(self) -> set[tuple[str, int, int]]:
         """The positions (topic, partition, offset) of redriven records whose rows the sink has already."""
-        names = {number: topic for topic, number in self.topic_ids.items()}
         return {
-            (names[tp.topic], tp.partition, offset)
-            for tp, ranges in (self.had & self.redriven).by_id.items()
+            (tp.topic, tp.partition, offset)
+            for tp, ranges in (self.had & self.redriven).by_name(self.topic_ids).items()
             for within in ranges
             for offset in range(within.start, within.end)
         }

@@ -232,14 +232,18 @@ class OffsetCoverage:
         mine = self._of(TopicPartition(topic_ids.get(tp.topic, ""), tp.partition))
         return any(r.start <= offset < r.end for r in mine)
 
-    def ends(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Returns the offset at which coverage ends, per partition of some topics."""
+    def by_name(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, Ranges]:
+        """Returns the covered ranges per partition of some topics, by the names of these topics."""
         names = {number: topic for topic, number in topic_ids.items()}
         return {
-            TopicPartition(names[tp.topic], tp.partition): ranges[-1].end
+            TopicPartition(names[tp.topic], tp.partition): ranges
             for tp, ranges in self.by_id.items()
             if tp.topic in names
         }
+
+    def ends(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """Returns the offset at which coverage ends, per partition of some topics."""
+        return {tp: ranges[-1].end for tp, ranges in self.by_name(topic_ids).items()}
 
     def _of(self, tp: TopicPartition) -> Ranges:
         return self.by_id.get(tp, ())

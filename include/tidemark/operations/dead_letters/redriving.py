@@ -193,20 +193,19 @@ def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[Redr
     line, pipeline = _Letters.of(context, name), context.pipeline(name)
     uid = current_uid(pipeline, line.checked(request.uid))
     refuse_late(pipeline, uid or request.uid, out_of_order=request.out_of_order)
-    found = line.find(request.uid, replace(request.letters, limit=request.letters.limit or MOST_LETTERS + 1))
+    wanted = replace(request.letters, limit=request.letters.limit or MOST_LETTERS + 1)
+    ids = line.parent.topic_ids if sinks_behind(pipeline, uid or request.uid) else None
+    found = line.find(request.uid, wanted, ids)
+    if not found and ids is not None and line.find(request.uid, replace(wanted, limit=1)):
+        raise UsageError(
+            f"the topic was recreated since, and {request.uid} emits to a sink, which names records by offset",
+            safe="nothing was written; the letters are kept.",
+            next=f"look at them: tidemark dead-letters show {name} {request.uid}; send the records again.",
+        )
     if not found:
         raise NotFoundError(
             f"{request.uid} has no such dead letters", next=f"tidemark dead-letters list {name}    (lists them)."
         )
-    if sinks_behind(pipeline, uid or request.uid):
-        ids = line.parent.topic_ids
-        found = [(row, raw) for row, raw in found if ids.get(row.topic) == row.topic_id]
-        if not found:
-            raise UsageError(
-                f"the topic was recreated since, and {request.uid} emits to a sink, which names records by offset",
-                safe="nothing was written; the letters are kept.",
-                next=f"look at them: tidemark dead-letters show {name} {request.uid}; send the records again.",
-            )
     if len(found) > MOST_LETTERS:
         raise UsageError(
             f"more than {MOST_LETTERS} dead letters",
@@ -278,15 +277,18 @@ class _Letters:
             for reason, found in sorted(made.items(), key=lambda item: (-letters[item[0]], item[0]))
         ]
 
-    def find(self, uid: str, wanted: LetterFilter) -> list[tuple[LetterRow, dict[str, Any]]]:
-        """Finds letters that were not redriven, with their raw rows, oldest first."""
+    def find(
+        self, uid: str, wanted: LetterFilter, topic_ids: Mapping[str, str] | None = None
+    ) -> list[tuple[LetterRow, dict[str, Any]]]:
+        """Finds letters that were not redriven, with their raw rows, oldest first; `topic_ids` = only of these."""
         found: list[tuple[LetterRow, dict[str, Any]]] = []
         redriven = self._redriven(uid)
         for checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
             gone, ids = redriven.get(checkpoint, set()), self.history.plans[checkpoint].topic_ids
             for raw in part.to_pylist():
                 place = (raw["topic"], raw["partition"], raw["offset"])
-                if place not in gone and wanted.takes(raw):
+                is_there = topic_ids is None or topic_ids.get(place[0]) == ids.get(place[0])
+                if is_there and place not in gone and wanted.takes(raw):
                     row = LetterRow(checkpoint, place[0], ids.get(place[0], ""), *place[1:])
                     found.append((row, raw))
                     if len(found) == wanted.limit:
