@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.generator import START_MS, key_text, uniform
 from benchmarks.pipelines import sized
-from tidemark.model.checkpoint.manifest import CommitRequest, WrittenFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.segments import Segment, StateHandle, WrittenFile
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.ports import Fence

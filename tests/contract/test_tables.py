@@ -21,7 +21,7 @@ from tests.support.tables_drivers import (
     request,
 )
 from tidemark.errors import ConflictError, FencedError, StoreError
-from tidemark.model.checkpoint.manifest import CommitRequest
+from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.storage.s3_folder import S3Folder
 
 

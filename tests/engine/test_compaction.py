@@ -16,8 +16,7 @@ from tests.support.readings import pipeline
 from tests.support.spark_warehouse import warehouse_of
 from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import StateOverflowError
-from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
-from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.segments import LiveFile, Segment, WrittenFile
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of, is_top_light
 
 

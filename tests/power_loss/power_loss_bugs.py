@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.support.memory import Unfenced
 from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
-from tidemark.model.checkpoint.manifest import CommitRequest, Committed
+from tidemark.model.checkpoint.commits import CommitRequest, Committed
 from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.storage import local_store
 from tidemark.storage.local_store import fsync

@@ -12,8 +12,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, Group, LevelPolicy, amplification, due, groups_of
 

@@ -14,8 +14,9 @@ from tidemark.coordinator.records.objects import KINDS, decode, encode
 from tidemark.errors import CorruptObjectError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Commit, Expectation, Verdict
+from tidemark.model.checkpoint.manifest import Expectation, Verdict
 from tidemark.model.checkpoint.redrive import LetterRows, RedriveRecord, RedriveWithdrawal
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
 from tidemark.model.checkpoint.segments import Segment, StateHandle

@@ -18,8 +18,9 @@ from tests.support.disk import DiskPipeline, write_file
 from tests.support.memory import Unfenced
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.plans.inputs import adopt
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle, WrittenFile
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.model.state.compaction import LevelPolicy, due, groups_of

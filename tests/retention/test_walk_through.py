@@ -14,8 +14,8 @@ from tests.support.tables_drivers import TABLE, DeltaTablesDriver, Fence, reques
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.retention.root_set import collect_roots
 from tidemark.declare.retention import Retention
-from tidemark.model.checkpoint.manifest import Checkpoint, WrittenFile, WrittenRun
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
+from tidemark.model.checkpoint.segments import Segment, StateHandle, WrittenFile
 from tidemark.model.retention.shared_state import Holder, SharedStateRegistry
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.tables.delta_tables import arrow_schema

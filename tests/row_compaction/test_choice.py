@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tidemark.coordinator.plans.inputs import adopt
-from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import groups_of
 from tidemark.model.state.row_compaction import RowPolicy, due_rows

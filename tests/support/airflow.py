@@ -11,7 +11,8 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import random_id
-from tidemark.model.checkpoint.manifest import Checkpoint, Commit, Sealed, Verdict
+from tidemark.model.checkpoint.commits import Commit
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, Verdict
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.findings import Flaws, Inspected

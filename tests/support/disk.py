@@ -24,11 +24,12 @@ from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.write.parquet_writer import written_run
+from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, LiveFile, Sealed, WrittenFile, WrittenRun
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, row_tables
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns

@@ -16,7 +16,8 @@ from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Sealed
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.object_keys import compaction_key
 from tidemark.model.checkpoint.row_tables import row_tables
 from tidemark.model.checkpoint.segments import StateHandle

@@ -15,7 +15,8 @@ from tests.support.stepped_store import is_of_erasures
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CommitGap
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Committed, Sealed, WrittenRun
+from tidemark.model.checkpoint.commits import CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, WrittenRun
 from tidemark.model.checkpoint.object_keys import outcome_key
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.store_objects import Closing

@@ -25,9 +25,10 @@ from tidemark.coordinator.records.states import (
 )
 from tidemark.coordinator.recovery.promotion import Promotion
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Committed, LiveFile, Sealed
+from tidemark.model.checkpoint.commits import CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, StateHandle
 from tidemark.model.checkpoint.store_objects import (
     AbortRecord,
     Closing,

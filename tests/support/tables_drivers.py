@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from tests.support.s3 import Bucket
-from tidemark.model.checkpoint.manifest import CommitRequest, LiveFile, WrittenFile
-from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.segments import LiveFile, Segment, WrittenFile
 from tidemark.ports import StateTables
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.tables.delta_tables import PARTITION_COLUMNS, DeltaTables, delta_schema

@@ -10,23 +10,12 @@ from typing import Any, Protocol
 
 from tidemark.declare.sources import Broadcast
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
-from tidemark.model.checkpoint.manifest import (
-    BatchFacts,
-    Commit,
-    CommitRequest,
-    Committed,
-    LiveFile,
-    PlanRequest,
-    Sealed,
-    UidCounts,
-    Verdict,
-    WrittenFile,
-    WrittenRun,
-)
+from tidemark.model.checkpoint.commits import Commit, CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import BatchFacts, PlanRequest, Sealed, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.messages import Message
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.row_tables import RowTable
-from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.segments import LiveFile, Segment, WrittenFile
 from tidemark.model.checkpoint.store_objects import PutOutcome
 from tidemark.model.core.log_records import BoundedRead, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tidemark.errors import ConflictError, StoreError
-from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.retention.findings import Flaws, Inspected
 from tidemark.ports import LiveFile

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.manifest import Commit
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.segments import LOG, TORN, log_version
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, fsync, join_path

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.model.checkpoint.manifest import LiveFile
+from tidemark.model.checkpoint.segments import LiveFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import WarehousePath
 

@@ -8,8 +8,9 @@ from tests.support.bank import BankPipeline
 from tests.support.memory import Unfenced
 from tests.unit.coordinator.test_attempts import begun
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, WrittenFile, WrittenRun
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
+from tidemark.model.checkpoint.segments import StateHandle, WrittenFile
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.testing.twin.memory import MemoryTables
 from tidemark.testing.twin.merge import compact_rows

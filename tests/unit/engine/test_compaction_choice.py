@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from tidemark.model.checkpoint.manifest import LiveFile, WrittenFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Compaction, LevelPolicy, amplification, due, groups_of
 

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TypeVar
 
 from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.emitted import EmittedRecords
-from tidemark.model.checkpoint.manifest import Ack, Commit, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.checkpoint.manifest import Ack, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan, dead_letters_path
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidemark.model.checkpoint.manifest import Checkpoint, CommitRequest, Committed, WrittenRun
+from tidemark.model.checkpoint.commits import CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
 from tidemark.model.checkpoint.row_tables import RowTable
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord

@@ -12,7 +12,8 @@ from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
 from tidemark.errors import CorruptObjectError, DamagedError
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.commits import Commit
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import Segment
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core import canonical

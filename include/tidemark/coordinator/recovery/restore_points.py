@@ -11,7 +11,8 @@ from tidemark.coordinator.records.timelines import Timelines, is_stillborn
 from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import Checkpoint, Commit
+from tidemark.model.checkpoint.commits import Commit
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import is_base, owner_of
 from tidemark.model.checkpoint.store_objects import CompactionRecord, Genesis, IdRecord
 from tidemark.model.retention.findings import CheckedRestorePoint, Flaws

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.model.checkpoint import object_keys as keys
-from tidemark.model.checkpoint.manifest import CommitRequest, WrittenRun
+from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns

@@ -8,9 +8,9 @@ from tidemark.coordinator.records.states import OpenPlan, SealedPlan
 from tidemark.coordinator.records.timelines import is_outdated, is_stillborn
 from tidemark.coordinator.retention.root_set import Survey, collect_roots
 from tidemark.errors import CorruptObjectError, StoreError
-from tidemark.model.checkpoint.manifest import Checkpoint, LiveFile
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 from tidemark.model.retention.erasure import ErasedKey

@@ -7,9 +7,10 @@ from typing import TypeVar
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.retention.erasure_search import Entry, HeldFile, KeyOccurrences, Searcher, all_handles_of
 from tidemark.errors import StoreError
-from tidemark.model.checkpoint.manifest import Ack, Commit, CommitRequest, LiveFile
+from tidemark.model.checkpoint.commits import Commit, CommitRequest
+from tidemark.model.checkpoint.manifest import Ack
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.retention.table_rewrite import Rewriting, WantedVersion

@@ -14,7 +14,8 @@ from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, bounded_columns, this_machine, write_rows
-from tidemark.model.checkpoint.manifest import CommitRequest, Committed, WrittenRun
+from tidemark.model.checkpoint.commits import CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord

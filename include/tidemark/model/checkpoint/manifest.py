@@ -10,29 +10,13 @@ from enum import Enum
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
-from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle
+from tidemark.model.checkpoint.segments import OperatorState, StateHandle, WrittenFile
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.ttl import Now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """One Delta commit that a checkpoint relies on.
-
-    Attributes:
-        path: table, relative to the warehouse.
-        version: Delta version.
-        write_id: id in the commit's metadata.
-        sha256: hash of the commit's JSON file, by which `verify` detects later damage.
-    """
-
-    path: str
-    version: int
-    write_id: str
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,17 +323,6 @@ class Checkpoint:
         return {uid: completed(uid, table) for uid, table in plan.sinks.items()}
 
 
-# Values for writing: files before their commit, commits as values, and the request for a checkpoint.
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenFile:
-    """A Parquet file of an attempt: path relative to the table, size in bytes, rows according to its footer."""
-
-    path: str
-    size: int
-    rows: int
-    stats: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRun:
     """Files of one run or one compaction output, before their commit. `rows` is what the write reported."""
@@ -361,20 +334,6 @@ class WrittenRun:
     def bytes(self) -> int:
         """Bytes of all files."""
         return sum(f.size for f in self.files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFile:
-    """A file in a version of a table, with its partition values."""
-
-    file: WrittenFile
-    level: int
-    checkpoint: int
-
-    @property
-    def path(self) -> str:
-        """Relative to the table."""
-        return self.file.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,50 +379,6 @@ class UidCounts:
             operator_state=operator_state,
             refused_again=self.refused_again + failed_again,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """One Delta transaction, as a value.
-
-    Attributes:
-        table: path relative to the warehouse.
-        parent: the segment of this table in the input handle; None = the table contains nothing of the timeline yet.
-        files: files to add, all under partition (`level`, `checkpoint`).
-        rows: rows that the write reported; compared with the footers before the commit.
-        level: `_level` of the added files.
-        checkpoint: `_checkpoint` of the added files.
-        after: lower bound of the resulting segment.
-        schema: Arrow-independent description: (column, SQL type) in order, without partition columns; empty = the
-            schema of the existing table.
-        write_id: random; stored in commitInfo.
-        metadata: plan id, attempt, pipeline, timeline, uid; stored in commitInfo.
-        app: application transaction (id, version), for the record only.
-        drop: paths of live files of the parent segment that this commit replaces (compaction); empty for a run.
-        replacing: files to add with their own levels and checkpoints, in place of dropped ones (erasure).
-    """
-
-    table: str
-    parent: Segment | None
-    files: tuple[WrittenFile, ...]
-    rows: int
-    level: int
-    checkpoint: int
-    after: int
-    schema: tuple[tuple[str, str], ...]
-    write_id: str
-    metadata: Mapping[str, str]
-    app: tuple[str, int]
-    drop: tuple[str, ...] = field(default=())
-    replacing: tuple[LiveFile, ...] = field(default=())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """A commit with the requester's write id, and the resulting segment."""
-
-    commit: Commit
-    segment: Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.manifest import Checkpoint, LiveFile
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import dead_letters_path
-from tidemark.model.checkpoint.segments import BASE, Segment, StateHandle, is_base, owner_of
+from tidemark.model.checkpoint.segments import BASE, LiveFile, Segment, StateHandle, is_base, owner_of
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 

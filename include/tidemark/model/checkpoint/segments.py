@@ -12,6 +12,30 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.core.types import FieldType
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file of an attempt: path relative to the table, size in bytes, rows according to its footer."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFile:
+    """A file in a version of a table, with its partition values."""
+
+    file: WrittenFile
+    level: int
+    checkpoint: int
+
+    @property
+    def path(self) -> str:
+        """Relative to the table."""
+        return self.file.path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Segment:
     """Rows of one Delta table at one version whose `_checkpoint` lies in `(after, through]`.

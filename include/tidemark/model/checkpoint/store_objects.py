@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidemark.model.checkpoint.codec import ADDED
+from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Commit, Revised, Sealed, Verdict
+from tidemark.model.checkpoint.manifest import Revised, Sealed, Verdict
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable

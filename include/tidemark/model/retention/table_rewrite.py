@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.model.checkpoint.manifest import LiveFile
-from tidemark.model.checkpoint.segments import Segment
+from tidemark.model.checkpoint.segments import LiveFile, Segment
 
 Files = Mapping[Segment, Sequence[LiveFile]]
 """Returns the files of segments."""

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tidemark.model.checkpoint.manifest import LiveFile
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 FilesOf = Callable[[Segment], Sequence[LiveFile]]

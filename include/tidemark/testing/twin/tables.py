@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from tidemark.errors import ConflictError, StoreError
-from tidemark.model.checkpoint.manifest import Commit, CommitRequest, Committed, LiveFile, WrittenFile, WrittenRun
+from tidemark.model.checkpoint.commits import Commit, CommitRequest, Committed
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
-from tidemark.model.checkpoint.segments import Segment, StateHandle
+from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
