@@ -159,7 +159,7 @@ def test_what_is_joined_is_what_was_valid_at_the_barrier(cuts: list[Cut], partit
         here = book.checkpoint(cut)
         letters += here
         for ack in checkpoint.sealed.acks:
-            assert ack.read == ack.applied + ack.dead_lettered
+            assert ack.read == ack.applied + ack.filtered + ack.dead_lettered
             assert ack.dead_lettered == sum(n for (uid, _), n in here.items() if uid == ack.uid)
         yards = done.state("yards", checkpoint).items()
         assert {key: (y.n, y.riders, y.seats, y.driver) for key, y in yards} == book.yards()

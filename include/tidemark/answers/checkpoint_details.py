@@ -144,6 +144,7 @@ class OperatorDetails:
     keys: int
     read: int
     applied: int
+    filtered: int
     dead_lettered: int
     dead_letter_rows: int
     emitted: int

@@ -47,7 +47,7 @@ class CheckpointFacts:
         pending_records: offsets that the log held beyond the ranges when the checkpoint was planned.
         watermark: over all partitions; `watermarks` has one for each.
         broadcast_versions: versions of the tables that broadcast states copy.
-        dead_letters, keys: per operator.
+        dead_letters, filtered, keys: per operator.
         emitted: records, per process.
         sinks: the table of each sink.
         run_bytes: of the runs that it wrote; `full_bytes` counts the whole state.
@@ -73,6 +73,7 @@ class CheckpointFacts:
     broadcast_versions: Mapping[str, int]
     records: int
     dead_letters: Mapping[str, int]
+    filtered: Mapping[str, int]
     keys: Mapping[str, int]
     emitted: Mapping[str, int]
     sinks: Mapping[str, Sequence[SegmentVersion]]
@@ -102,6 +103,7 @@ class ChangedState(ChangedAsset):
 
     read: int
     applied: int
+    filtered: int
     keys: int
     run_bytes: int
     rows: int
@@ -152,6 +154,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         broadcast_versions=plan.broadcast_versions,
         records=sealed.facts.records,
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},
+        filtered={a.uid: a.filtered for a in sealed.acks},
         keys={a.uid: a.keys for a in sealed.acks},
         emitted={a.uid: a.emitted for a in sealed.acks if plan.schemas[a.uid].kind == "process"},
         sinks={table.name: [_version(s) for s in table.handle] for table in checkpoint.sinks.values()},
@@ -222,6 +225,7 @@ def _changed(made: Checkpoint, ack: Ack) -> Iterator[tuple[str, ChangedAsset]]:
                 **of,
                 read=ack.read,
                 applied=ack.applied,
+                filtered=ack.filtered,
                 keys=ack.keys,
                 run_bytes=ack.run_bytes,
                 rows=ack.handle.rows,

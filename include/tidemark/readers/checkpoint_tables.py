@@ -32,7 +32,7 @@ STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "rows": pa.int64(), "bytes": pa.int64(),
         "segments": pa.int64(), "files": pa.int64(), "keys": pa.int64(), "run_bytes": pa.int64(),
-        "applied": pa.int64(), "dead_letters": pa.int64(), "schema_fingerprint": pa.string(),
+        "applied": pa.int64(), "filtered": pa.int64(), "dead_letters": pa.int64(), "schema_fingerprint": pa.string(),
     }
 )  # fmt: skip
 """One row per checkpoint and operator; `rows` are stored rows, at least the number of keys."""
@@ -171,6 +171,7 @@ def _states(c: Checkpoint) -> list[dict[str, Any]]:
             "keys": a.keys,
             "run_bytes": a.run_bytes,
             "applied": a.applied,
+            "filtered": a.filtered,
             "dead_letters": a.dead_lettered,
             "schema_fingerprint": c.plan.schemas[a.uid].fingerprint,
         }

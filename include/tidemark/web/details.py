@@ -193,6 +193,7 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
         keys=ack.keys,
         read=ack.read,
         applied=ack.applied,
+        filtered=ack.filtered,
         dead_lettered=ack.dead_lettered,
         dead_letter_rows=ack.dead_letters.rows,
         emitted=ack.emitted,

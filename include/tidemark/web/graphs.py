@@ -132,6 +132,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
             facts |= {
                 "records read": ack.read,
                 "applied": ack.applied,
+                "filtered": ack.filtered,
                 "dead letters": ack.dead_lettered,
                 "keys touched": ack.keys,
                 "emitted": ack.emitted,

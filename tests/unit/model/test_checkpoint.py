@@ -6,8 +6,17 @@ import pytest
 
 from tests.support.bank import BankPipeline
 from tidemark.errors import UsageError
+from tidemark.model.checkpoint.codec import from_json, to_json
 from tidemark.model.checkpoint.failure import FailureReason
-from tidemark.model.checkpoint.manifest import Ack, Acknowledgement, BatchFacts, Checkpoint, PendingCheckpoint, Verdict
+from tidemark.model.checkpoint.manifest import (
+    Ack,
+    Acknowledgement,
+    BatchFacts,
+    Checkpoint,
+    PendingCheckpoint,
+    UidCounts,
+    Verdict,
+)
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -15,7 +24,7 @@ from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartitio
 FACTS = BatchFacts(records=0, watermark_ms=None, bytes=0)
 
 
-def ack(uid: str, *, read: int = 0, applied: int = 0, dead_lettered: int = 0) -> Ack:
+def ack(uid: str, *, read: int = 0, applied: int = 0, dead_lettered: int = 0, filtered: int = 0) -> Ack:
     return Ack(
         uid=uid,
         handle=StateHandle(),
@@ -27,6 +36,7 @@ def ack(uid: str, *, read: int = 0, applied: int = 0, dead_lettered: int = 0) ->
         read=read,
         applied=applied,
         dead_lettered=dead_lettered,
+        filtered=filtered,
     )
 
 
@@ -64,8 +74,25 @@ def test_a_second_ack_and_a_stranger_change_nothing() -> None:
 
 def test_an_ack_adds_up() -> None:
     assert ack("a", read=3, applied=2, dead_lettered=1).read == 3
-    with pytest.raises(UsageError, match=r"read 3 \+ redriven 0 != applied 2"):
+    assert ack("a", read=6, applied=2, dead_lettered=1, filtered=3).filtered == 3
+    with pytest.raises(UsageError, match=r"read 3 \+ redriven 0 != applied 2 \+ filtered 0"):
         ack("a", read=3, applied=2)
+    with pytest.raises(UsageError, match=r"applied 2 \+ filtered 2 \+ dead-lettered 0"):
+        ack("a", read=3, applied=2, filtered=2)
+
+
+def test_the_counts_of_a_batch_add_up_with_filtered_and_redriven_records() -> None:
+    counts = UidCounts(applied=4, filtered=3, dead_lettered=1)
+    assert counts.read == 8
+    again = counts.with_redriven(applied=2, filtered=1, refused=1)
+    assert (again.read, again.redriven, again.applied, again.filtered, again.dead_lettered) == (8, 4, 6, 4, 2)
+
+
+def test_a_manifest_without_filtered_records_is_as_it_was() -> None:
+    assert "filtered" not in to_json(ack("a", read=1, applied=1))
+    some = ack("a", read=2, applied=1, filtered=1)
+    assert to_json(some)["filtered"] == 1
+    assert from_json(Ack, to_json(some), "ack") == some
 
 
 def test_a_manifest_names_every_operator_in_any_order() -> None:

@@ -346,6 +346,7 @@ class CheckpointJob:
             operator_state=counts.operator_state or plan.operator_states.get(uid, OperatorState()),
             redriven=counts.redriven,
             refused_again=counts.refused_records,
+            filtered=counts.filtered,
         )
         return ack, run
 
@@ -360,7 +361,8 @@ class CheckpointJob:
         return counts
 
     def _refuse_excess(self, plan: CheckpointPlan, uid: str, counts: UidCounts) -> None:
-        # A redriven record that is refused again was counted by the checkpoint that first refused it.
+        # A redriven record that is refused again was counted by the checkpoint that first refused it. Filtered records
+        # count as read: a broken producer must not stop a pipeline that looks at few of its records.
         refused = counts.dead_lettered - counts.refused_again
         if counts.read and refused / counts.read > self.max_dead_letters:
             raise DeadLettersExceededError(

@@ -50,8 +50,8 @@ class Ack:
         dead_letters: handle of its dead-letter table after this checkpoint.
         commits: commits made by this attempt for this uid; empty if nothing was written.
         read: records in the ranges.
-        applied: number of folded records; `read + redriven == applied + dead_lettered`.
-        dead_lettered: number of the other records.
+        applied: number of folded records; `read + redriven == applied + filtered + dead_lettered`.
+        dead_lettered: number of records that it could not apply.
         keys: rows of the run = keys touched.
         run_bytes: bytes of the run's files (Flink's checkpointed size).
         timings_ms: milliseconds per step: read, fold, write, commit.
@@ -60,6 +60,7 @@ class Ack:
         operator_state: its lists after this checkpoint; empty if it declares none.
         redriven: dead letters of earlier checkpoints that it got again, without those of erased keys.
         refused_again: those that it refused again, if there are any and its records reach a sink.
+        filtered: number of records that its declaration leaves out; they are neither applied nor dead letters.
     """
 
     uid: str
@@ -77,12 +78,13 @@ class Ack:
     operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
     redriven: int = field(default=0, metadata=ADDED)
     refused_again: OffsetCoverage | None = field(default=None, metadata=ADDED)
+    filtered: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
-        if self.read + self.redriven != self.applied + self.dead_lettered:
+        if self.read + self.redriven != self.applied + self.filtered + self.dead_lettered:
             raise UsageError(
                 f"{self.uid}: read {self.read} + redriven {self.redriven}"
-                f" != applied {self.applied} + dead-lettered {self.dead_lettered}",
+                f" != applied {self.applied} + filtered {self.filtered} + dead-lettered {self.dead_lettered}",
                 next="this is a defect of Tidemark: report it.",
             )
 
@@ -340,7 +342,7 @@ class WrittenRun:
 class UidCounts:
     """Records of one operator in the batch, and the number that a process emitted.
 
-    `read + redriven == applied + dead_lettered`; `refused_again` of the redriven ones are among the dead letters.
+    `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters.
     `operator_state` holds the lists that a process left, if any. `refused_records`: only if a sink is behind.
     """
 
@@ -351,19 +353,21 @@ class UidCounts:
     redriven: int = 0
     refused_again: int = 0
     refused_records: OffsetCoverage | None = None
+    filtered: int = 0
 
     @property
     def read(self) -> int:
         """Records in the ranges of the plan that the operator got."""
-        return self.applied + self.dead_lettered - self.redriven
+        return self.applied + self.filtered + self.dead_lettered - self.redriven
 
-    def with_redriven(self, *, applied: int, refused: int) -> "UidCounts":
+    def with_redriven(self, *, applied: int, refused: int, filtered: int = 0) -> "UidCounts":
         """Adds redriven records."""
         return replace(
             self,
             applied=self.applied + applied,
+            filtered=self.filtered + filtered,
             dead_lettered=self.dead_lettered + refused,
-            redriven=self.redriven + applied + refused,
+            redriven=self.redriven + applied + filtered + refused,
             refused_again=self.refused_again + refused,
         )
 

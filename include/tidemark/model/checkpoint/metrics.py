@@ -217,6 +217,11 @@ METRICS: Mapping[str, Metric] = {
         meaning="that at least one operator could not apply, each counted once",
         of=_newest(lambda c: c.sealed.dead_lettered),
     ),
+    "lastCheckpointFiltered": Metric(
+        unit="records",
+        meaning="that an operator's declaration leaves out, added up over the operators",
+        of=_newest(lambda c: sum(a.filtered for a in c.sealed.acks)),
+    ),
     "deadLetterRows": Metric(
         unit="rows",
         meaning="of the dead-letter tables, as the newest checkpoint names them; expired ones until a compaction",

@@ -179,6 +179,7 @@ def _result(sealed: Sealed) -> Json:
         "records": sealed.facts.records,
         "bytes": sealed.facts.bytes,
         "deadLetters": {a.uid: a.dead_lettered for a in sealed.acks},
+        "filtered": {a.uid: a.filtered for a in sealed.acks},
         "keys": {a.uid: a.keys for a in sealed.acks},
         "emitted": {a.uid: a.emitted for a in sealed.acks},
         "checkpointedSize": sealed.run_bytes,

@@ -79,6 +79,7 @@ function Operators({ data }) {
     { title: "Kind", cell: (t) => t.kind },
     { title: "Records", end: true, cell: (t) => count(t.read) },
     { title: "Applied", end: true, cell: (t) => count(t.applied) },
+    { title: "Filtered", end: true, cell: (t) => count(t.filtered) },
     { title: "Dead letters", end: true, cell: (t) => count(t.dead_lettered) },
     { title: "Keys", end: true, cell: (t) => count(t.keys) },
     { title: "Emitted", end: true, cell: (t) => count(t.emitted) },
