@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark import formats, state, targets, testing
     from tidemark.api import Warehouse, open
+    from tidemark.declare.flat_map import FlatMap
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
     from tidemark.declare.retention import Retention
@@ -22,6 +23,7 @@ __all__ = [
     "ConsoleSink",
     "DeltaSink",
     "DeltaTable",
+    "FlatMap",
     "Fold",
     "KafkaSink",
     "KafkaSource",
@@ -45,6 +47,7 @@ _HOMES = {
     "ConsoleSink": "tidemark.sinks.console",
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",
+    "FlatMap": "tidemark.declare.flat_map",
     "Fold": "tidemark.declare.operators",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",

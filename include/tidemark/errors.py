@@ -25,7 +25,7 @@
         ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
         ├── StateOverflowError         a key's state does not fit its type or bound
-        ├── ProcessFunctionError       the function of a Process raised
+        ├── ProcessFunctionError       the function of a Process or a FlatMap raised
         └── ReplayDiffersError         computing a checkpoint again gave a different state
 
 A message has three lines: the failure, the intact parts, and the next command to type.
@@ -219,10 +219,10 @@ class StateOverflowError(TidemarkError):
 
 
 class ProcessFunctionError(TidemarkError):
-    """The function of a `Process` raised, or yielded something other than its `emits` class.
+    """The function of a `Process` or a `FlatMap` raised, or yielded something other than its `emits` class.
 
     Attributes:
-        key: the key, as text.
+        key: the key, as text; empty for a `FlatMap`, which has none.
         place: topic, partition, offset and number of the last record passed to the function.
         kind: class name of the exception.
         trace: its traceback, with the frames of the function only.

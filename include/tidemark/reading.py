@@ -9,7 +9,7 @@ from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.names import parse_id
 from tidemark.operations import reads, savepoints
-from tidemark.operations.reads import schema_of
+from tidemark.operations.reads import state_schema_of
 from tidemark.operations.sinks import sink_of
 from tidemark.settings import Settings
 
@@ -92,7 +92,7 @@ def read_state(
     found = _found(context, pipeline, _At(**at))
     if by == "duckdb":
         return _by_ranges(context, spark, found, uid)
-    return resolve_state(context.warehouse_of(spark), schema_of(found, uid), found.handles[uid], found.now)
+    return resolve_state(context.warehouse_of(spark), state_schema_of(found, uid), found.handles[uid], found.now)
 
 
 def _refuse_unknown(by: str) -> None:
@@ -105,7 +105,7 @@ def _by_ranges(context: Context, spark: "SparkSession", found: Checkpoint, uid: 
     from tidemark.engine.state.resolve_ranges import resolved_by_ranges
     from tidemark.readers.state_reader import range_reader
 
-    schema, handle = schema_of(found, uid), found.handles[uid]
+    schema, handle = state_schema_of(found, uid), found.handles[uid]
     return resolved_by_ranges(
         spark, schema, handle.rows, range_reader(context.warehouse.root, schema, handle, found.now)
     )

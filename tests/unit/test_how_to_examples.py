@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["several-sources-and-broadcast"])
+@pytest.mark.parametrize("page", ["filter-and-reshape", "several-sources-and-broadcast"])
 def test_the_examples_of_a_page_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = BLOCK.findall((ROOT / f"docs/how-to/{page}.md").read_text())
     assert blocks

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset
 
-from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource, TopicPattern
 from tidemark.model.core.names import EMBEDDED_BROKER, checked_name
+from tidemark.model.schema.operator_schema import with_state
 
 GROUP = "tidemark"
 
@@ -56,12 +56,12 @@ def assets_of(pipeline: Pipeline, broker: str | None = None) -> PipelineAssets:
     """
     address = broker or _set_broker() or EMBEDDED_BROKER
     topics = [name for source in pipeline.inputs.values() for name in topic_names(source)]
-    sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+    sinks = [output.sink for output in pipeline.outputs.values() if output.sink is not None]
     sent = [(sink.kafka_topic, sink.traits.keeps_rows) for sink in sinks if sink.kafka_topic is not None]
     return PipelineAssets(
         topics=tuple(_topic(address, name) for name in topics),
         states=state_assets(pipeline),
-        dead_letters=_of_each(pipeline, "dead_letters"),
+        dead_letters=tuple(_own(pipeline.name, "dead_letters", uid) for uid in pipeline.schemas()),
         sinks=tuple(_own(pipeline.name, "sinks", s.name) for s in sinks if s.traits.is_transactional),
         sent=tuple(_topic(address, topic) for topic, is_kept in sent if is_kept),
         sent_ahead=tuple(_topic(address, topic) for topic, is_kept in sent if not is_kept),
@@ -112,8 +112,8 @@ def late_asset(pipeline: Pipeline) -> Asset:
 
 
 def state_assets(pipeline: Pipeline) -> tuple[Asset, ...]:
-    """Returns one state asset per uid, in declaration order, broadcast states first."""
-    return _of_each(pipeline, "state")
+    """Returns one asset per uid that keeps state, in declaration order, broadcast states first."""
+    return tuple(_own(pipeline.name, "state", uid) for uid in with_state(pipeline.schemas()))
 
 
 def topic_names(source: KafkaSource) -> list[str]:
@@ -131,10 +131,6 @@ def _set_broker() -> str | None:
 def _topic(address: str, name: str) -> Asset:
     uri = f"kafka://{address}/{quote(name, safe='')}"
     return Asset(name=f"topic {name}", uri=uri, group=GROUP)
-
-
-def _of_each(pipeline: Pipeline, kind: str) -> tuple[Asset, ...]:
-    return tuple(_own(pipeline.name, kind, uid) for uid in pipeline.schemas())
 
 
 def _own(*parts: str) -> Asset:

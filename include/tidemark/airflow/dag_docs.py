@@ -1,6 +1,7 @@
 """The documentation that Airflow shows for a DAG, generated from the pipeline's declaration."""
 
 from tidemark.airflow.assets import topic_names
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.pipeline import Broadcast, Operator, Pipeline
 from tidemark.declare.retention import Retention
 
@@ -58,6 +59,8 @@ def _event_times(pipeline: Pipeline) -> str:
 
 
 def _row(operator: Operator) -> str:
+    if isinstance(operator, FlatMap):
+        return f"| `{operator.uid}` | none | none: it emits rows of each record |"
     fields = ", ".join(
         f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
     )

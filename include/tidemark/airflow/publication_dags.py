@@ -13,6 +13,7 @@ from tidemark.airflow.retries import StrategyName, restart_strategy, retry_argum
 from tidemark.coordinator.checkpoints.restart import RestartStrategy
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError
+from tidemark.model.schema.operator_schema import with_state
 
 
 class PublishOperator(PipelineOperator):
@@ -83,7 +84,7 @@ def publication_dag(
             f"{pipeline.name} declares no publication",
             next='add one to an operator, as in publish=[DeltaMirror("/lake/aircraft")].',
         )
-    states = dict(zip(pipeline.schemas(), state_assets(pipeline), strict=True))
+    states = dict(zip(with_state(pipeline.schemas()), state_assets(pipeline), strict=True))
     with DAG(
         f"{pipeline.name}_publish",
         description=f"Publications of {pipeline.name}: {', '.join(p.name for _, p in pipeline.publications)}",

@@ -156,7 +156,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},
         filtered={a.uid: a.filtered for a in sealed.acks},
         keys={a.uid: a.keys for a in sealed.acks},
-        emitted={a.uid: a.emitted for a in sealed.acks if plan.schemas[a.uid].kind == "process"},
+        emitted={a.uid: a.emitted for a in sealed.acks if plan.schemas[a.uid].has_function},
         sinks={table.name: [_version(s) for s in table.handle] for table in checkpoint.sinks.values()},
         run_bytes=sealed.run_bytes,
         full_bytes=sealed.full_bytes,

@@ -91,7 +91,7 @@ class PipelineReader:
         Raises:
             NotFoundError: no such operator, checkpoint or savepoint, or no checkpoint yet.
             ReleasedError: retention has released the checkpoint; the error names one that is kept.
-            UsageError: the time has no zone.
+            UsageError: the time has no zone, or the operator keeps no state.
 
         >>> w["flights"].state("aircraft", at="winter").get("N619AA")["last_airport"]
         'JFK'
@@ -103,7 +103,7 @@ class PipelineReader:
         Next: name one of: aircraft, rotations, routes.
         """
         found = self._found(at)
-        reads.schema_of(found, uid)
+        reads.state_schema_of(found, uid)
         return StateTable(self.context, self.name, uid, found)
 
     def sink(self, name: str, at: At | None = None) -> SinkRows:

@@ -1,6 +1,5 @@
 """Operators whose answer depends on when a record arrives, so that a redriven record may change it."""
 
-from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
 
@@ -36,13 +35,21 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
 
 def sinks_behind(pipeline: Pipeline, uid: str) -> list[str]:
     """Returns the operators with a sink that the records of an operator reach, itself included."""
-    found = {o.uid for o in pipeline.operators if o.uid == uid and isinstance(o, Process) and o.sink is not None}
-    behind = (sinks_behind(pipeline, reader) for reader in pipeline.readers(uid) if reader != uid)
-    return sorted(found.union(*behind))
+    outputs = [output for o in pipeline.operators if o.uid == uid for output in o.outputs]
+    found = {output.uid for output in outputs if output.sink is not None}
+    return sorted(found.union(*(sinks_behind(pipeline, reader) for reader in _readers_of(pipeline, uid))))
+
+
+def _readers_of(pipeline: Pipeline, uid: str) -> list[str]:
+    """Returns the operators that read what an operator emits."""
+    outputs = [output.uid for o in pipeline.operators if o.uid == uid for output in o.outputs]
+    return [reader for output in outputs for reader in pipeline.readers(output)]
 
 
 def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
     """Returns what makes the answer of an operator depend on arrival; empty if nothing does.
+
+    A `FlatMap` has no answer of its own: the operators that read it do.
 
     >>> from dataclasses import dataclass
     >>> from tidemark import Fold, KafkaSource, Pipeline, state
@@ -62,6 +69,9 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
     ['tails is a state.list']
     """
     schema = pipeline.schemas()[uid]
+    if not schema.keeps_state:
+        behind = ((reader, arrival_reasons(pipeline, reader)) for reader in _readers_of(pipeline, uid))
+        return [f"{why} of {reader}, which reads it" for reader, reasons in behind for why in reasons]
     found = ["it is a Process"] if schema.kind == "process" else []
     found += ["deletes=True"] if schema.deletes else []
     for field in schema.fields:

@@ -5,14 +5,16 @@ from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
+from tidemark.declare.outputs import EmittedOutput, check_outputs, single_output
 from tidemark.declare.publications import Publication, named
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
 from tidemark.model.core.ttl import Clock
-from tidemark.model.core.types import KEY_KINDS, FieldType, record_type
+from tidemark.model.core.types import KEY_KINDS, FieldType
 from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
@@ -204,7 +206,7 @@ class Fold:
         uid: names the state; mandatory and unique. Tidemark finds state by pipeline name and uid, never by position.
         key_by: the record field, or fields, that make the key; a record with a null in one of them is a dead letter.
         state: the `state.Keyed` class.
-        input: the source by name, or the uid of a `Process` that emits the records; None = the only source.
+        input: the source by name, or the uid of an operator that emits the records; None = the only source.
         deletes: a record without a value deletes the key in its message key (a tombstone of a compacted topic); by
             default such a record is a dead letter.
         join: for the uid of each broadcast state to join, the record field or fields that hold its key. The joined row
@@ -237,6 +239,11 @@ class Fold:
                 f"{self.uid}: {', '.join(wrong)}: kinds of state for a Process in a Fold",
                 next="fold a record field, as in state.list('field'), or declare a Process.",
             )
+
+    @property
+    def outputs(self) -> tuple[EmittedOutput, ...]:
+        """It emits nothing."""
+        return ()
 
     @property
     def joins(self) -> tuple[Join, ...]:
@@ -327,15 +334,8 @@ class Process:
             )
         if not callable(self.function):
             raise DeclarationError(f"{self.uid}: function={self.function!r}", next="give a function.")
-        if self.emits is not None:
-            record_type(self.emits)
-        if self.sink is not None and self.emits is None:
-            raise DeclarationError(
-                f"{self.uid}: a sink, but nothing is emitted", next="declare the dataclass with `emits=`."
-            )
+        check_outputs(self.uid, self.outputs)
         _check_lists(self)
-        if self.sink is not None and self.emitted is not None:
-            self.sink.check(self.uid, self.emitted)
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """Returns the stored schema for a record type; see `Fold.bind`."""
@@ -360,15 +360,15 @@ class Process:
         return OperatorState(lists=tuple(lists))
 
     @property
-    def emitted(self) -> FieldType | None:
-        """The struct of the emitted dataclass."""
-        return None if self.emits is None else record_type(self.emits)
+    def outputs(self) -> tuple[EmittedOutput, ...]:
+        """Its output, under its uid; empty if it emits nothing."""
+        return single_output(self.uid, self.emits, self.sink)
 
 
-Operator = Fold | Process
+Operator = Fold | Process | FlatMap
 
 
-def _check(operator: Operator) -> None:
+def _check(operator: Fold | Process) -> None:
     # An empty uid is invalid; only `was` may be empty.
     for name in (operator.uid, operator.was) if operator.was else (operator.uid,):
         checked_name("uid", name)

@@ -9,7 +9,9 @@ from enum import Enum
 from types import CodeType, FunctionType
 from typing import Any
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Fold, Operator, Process, joined_record
+from tidemark.declare.outputs import EmittedOutput
 from tidemark.declare.publications import Publication
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
 from tidemark.errors import DeclarationError, NotFoundError
@@ -24,6 +26,7 @@ __all__ = [
     "Broadcast",
     "DeltaTable",
     "Expectations",
+    "FlatMap",
     "Fold",
     "Gate",
     "KafkaSource",
@@ -52,11 +55,16 @@ def of_source(source: KafkaSource) -> dict[str, Any]:
 def of_operator(operator: Operator) -> dict[str, Any]:
     """Returns the parts of an operator that decide results, in addition to its stored schema."""
     found: dict[str, Any] = {"uid": operator.uid, "input": operator.input}
-    if isinstance(operator, Process):
-        emitted = operator.emitted
+    if isinstance(operator, FlatMap):
         found |= {
             "function": code_text(operator.function),
-            "emits": None if emitted is None else type_to_json(emitted),
+            "emits": _emitted_to_json(operator),
+            "on_error": operator.on_error,
+        }
+    if isinstance(operator, Process):
+        found |= {
+            "function": code_text(operator.function),
+            "emits": _emitted_to_json(operator),
             "order": operator.order,
             "on_error": operator.on_error,
             "max_state_bytes": operator.max_state_bytes,
@@ -65,6 +73,11 @@ def of_operator(operator: Operator) -> dict[str, Any]:
             lists = operator.lists.lists
             found["operator_state"] = [[x.name, x.mode.value, type_to_json(x.element)] for x in lists]
     return found
+
+
+def _emitted_to_json(operator: Operator) -> Any:
+    """Returns the struct of what an operator emits; None if it emits nothing."""
+    return next((type_to_json(output.emitted) for output in operator.outputs), None)
 
 
 def of_gate(gate: Callable[..., object] | None) -> str | None:
@@ -269,17 +282,20 @@ class Pipeline:
     def record_class(self, operator: Operator) -> type:
         """Returns the dataclass of the records that an operator gets."""
         name = self.input_of(operator)
-        upstream = next((o.emits for o in self.operators if o.uid == name and isinstance(o, Process)), None)
-        return self.sources[name].record if upstream is None else upstream
+        return self.sources[name].record if name in self.sources else self.outputs[name].emits
 
     def may_fail(self, name: str) -> bool:
         """Whether a function may turn good records of an input into dead letters, so that their raw bytes are kept."""
-        return any(
-            isinstance(o, Process) and o.on_error == "dead_letter" for o in self.operators if self.input_of(o) == name
-        )
+        functions = [o for o in self.operators if isinstance(o, Process | FlatMap)]
+        return any(o.on_error == "dead_letter" for o in functions if self.input_of(o) == name)
+
+    @property
+    def outputs(self) -> dict[str, EmittedOutput]:
+        """Everything that operators emit, by the name that other operators give as `input`."""
+        return {output.uid: output for o in self.operators for output in o.outputs}
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """Returns the uids of broadcast states, then of operators, that read an input or the records of a `Process`."""
+        """Returns the uids of broadcast states, then of operators, that read an input or what an operator emits."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
         return (*own, *(o.uid for o in self.operators if self.input_of(o) == name))
 
@@ -309,18 +325,15 @@ class Pipeline:
         name = self.input_of(operator)
         if name in self.sources:
             return self.sources[name].schema
-        upstream = next((o for o in self.operators if o.uid == name), None)
-        emitted = upstream.emitted if isinstance(upstream, Process) else None
-        if emitted is None:
-            known = [*self.sources, *(o.uid for o in self.operators if isinstance(o, Process) and o.emits is not None)]
+        if name not in self.outputs:
             raise DeclarationError(
                 f"{operator.uid}: unknown input {name!r}",
-                next=f"name a source or a Process that emits: {', '.join(known)}.",
+                next=f"name a source or an operator that emits: {', '.join([*self.sources, *self.outputs])}.",
             )
-        return emitted
+        return self.outputs[name].emitted
 
     def input_of(self, operator: Operator) -> str:
-        """Returns the name of the source, or the uid of the `Process`, whose records an operator gets."""
+        """Returns the name of the source, or the uid of the operator, whose records an operator gets."""
         if operator.input is None and len(self.sources) > 1:
             raise DeclarationError(
                 f"{operator.uid}: the pipeline has several sources, and input= is missing",
@@ -385,9 +398,11 @@ class Pipeline:
 
     def _check_names(self) -> None:
         if not self.operators:
-            raise DeclarationError(f"{self.name} has no operators", next="declare at least one Fold or Process.")
+            raise DeclarationError(
+                f"{self.name} has no operators", next="declare at least one Fold, Process or FlatMap."
+            )
         uids = [o.uid for o in (*self.broadcast, *self.operators)]
-        sinks = [o.sink.name for o in self.operators if isinstance(o, Process) and o.sink is not None]
+        sinks = [output.sink.name for output in self.outputs.values() if output.sink is not None]
         publications = [p for _, p in self.publications]
         shared = {
             "operators share the uid": uids,
@@ -417,7 +432,7 @@ class Pipeline:
         for o in self.operators:
             if isinstance(o, Fold) and o.deletes and self.input_of(o) not in self.sources:
                 raise DeclarationError(
-                    f"{o.uid}: deletes=True on records that a Process emits",
+                    f"{o.uid}: deletes=True on records that an operator emits",
                     next="leave it out: emitted records always have a value.",
                 )
 

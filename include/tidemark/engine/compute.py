@@ -9,11 +9,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.gate import Candidate, judge
-from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_process
+from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
@@ -182,26 +183,15 @@ class SparkBatch:
         self._redriven: dict[str, DataFrame] = {}
 
     def prepare(self, uid: str) -> UidCounts:
-        """Counts emitted and joined records, which are known only now, and runs the function of a process."""
+        """Counts emitted and joined records, which are known only now, and runs the function of an operator."""
         compute = self._compute
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
         if operator is not None and uid not in self.counts:
             self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
         if uid in self._letters_again:
             self._redrive(uid)
-        if isinstance(operator, Process) and self.counts[uid].applied:
-            done = run_process(
-                ProcessTask(
-                    warehouse=compute.warehouse,
-                    plan=self._plan,
-                    operator=operator,
-                    record=compute.pipeline.record_class(operator),
-                    records=self._numbered(uid),
-                    applied=self.counts[uid].applied,
-                    broadcast=self._broadcast.values() if operator.takes_broadcast else {},
-                )
-            )
-            self._processed[uid] = done
+        if isinstance(operator, Process | FlatMap) and self.counts[uid].applied:
+            done = self._processed[uid] = self._run_function(operator)
             self.counts[uid] = self.counts[uid].after(
                 failed=done.failed,
                 emitted=done.emitted,
@@ -210,6 +200,22 @@ class SparkBatch:
             )
             self._remember_refused(uid)
         return self.counts[uid]
+
+    def _run_function(self, operator: Process | FlatMap) -> ProcessFrame:
+        compute, uid = self._compute, operator.uid
+        record = compute.pipeline.record_class(operator)
+        if isinstance(operator, FlatMap):
+            return run_flat_map(operator, record, self._numbered(uid))
+        task = ProcessTask(
+            warehouse=compute.warehouse,
+            plan=self._plan,
+            operator=operator,
+            record=record,
+            records=self._numbered(uid),
+            applied=self.counts[uid].applied,
+            broadcast=self._broadcast.values() if operator.takes_broadcast else {},
+        )
+        return run_process(task)
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""

@@ -20,6 +20,7 @@ from tidemark.errors import TidemarkError
 from tidemark.model.checkpoint.manifest import Expectation, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
+from tidemark.model.schema.operator_schema import with_state
 
 _FRAMES = ("records", "changes", "state")
 _LONGEST_DETAIL = 500
@@ -94,7 +95,7 @@ def _expectations_of(gate: Gate, candidate: Candidate) -> Iterator[tuple[str, Da
         if kind not in _FRAMES:
             raise ValueError(f"unknown frame {kind!r}; there are {', '.join(_FRAMES)}")
         by_uid = wanted if isinstance(wanted, Mapping) else {"": wanted}
-        known = candidate.sources if kind == "records" else candidate.plan.schemas
+        known = candidate.sources if kind == "records" else with_state(candidate.plan.schemas)
         if (kind == "records" and one) != (list(by_uid) == [""]) or set(by_uid) - {"", *known}:
             by = "a list" if one else f"a mapping by source ({', '.join(candidate.sources)})"
             raise ValueError(f"{kind}: give {by} for records, and a mapping by uid for changes and state")

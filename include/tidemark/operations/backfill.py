@@ -21,6 +21,7 @@ from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import observability, timelines, verification
 from tidemark.operations.checkpoints import completed_or_raise, make_loop, report_failure, report_left_behind
 from tidemark.ports import StepListener
@@ -136,7 +137,7 @@ def compare(context: Context, one: Backfill) -> Differences | None:
     pair = one.pair()
     if pair is None:
         return None
-    there, here = pair.recorded.plan.schemas, pair.repeated.plan.schemas
+    there, here = with_state(pair.recorded.plan.schemas), with_state(pair.repeated.plan.schemas)
     both = [uid for uid, schema in here.items() if uid in there and there[uid].keys == schema.keys]
     found = [
         Comparison(

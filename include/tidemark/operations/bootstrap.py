@@ -18,6 +18,7 @@ from tidemark.model.retention.export_manifest import Export, ExportedFile, Expor
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import import_
 from tidemark.operations.import_ import Imported, describe_import
+from tidemark.operations.reads import refuse_stateless
 
 if TYPE_CHECKING:
     from tidemark.transfer.bootstrap_tables import GivenTable
@@ -89,6 +90,7 @@ def _given(context: Context, request: BootstrapRequest) -> tuple[Pipeline, Mappi
     for uid in request.tables:
         if uid not in schemas:
             raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(schemas)}.")
+        refuse_stateless(schemas[uid], schemas)
         if uid in pipeline.tables:
             raise UsageError(f"{uid} is copied from a table of its own", next="omit it.")
     timed = [uid for uid in request.tables if request.at is None and _expires(schemas[uid])]

@@ -52,7 +52,8 @@ def compact(
     # Rows first: they need no Spark, which may be away.
     compactor, policy = _row_compactor(context, name, listener), RowPolicy.everything() if full else RowPolicy()
     rows = [compactor.compact(newest, table, policy) for table in row_tables(newest) if table.uid in uids]
-    states = [_compact(context, name, newest, one, full, listener) for one in uids]
+    stateful = [one for one in uids if newest.plan.schemas[one].keeps_state]
+    states = [_compact(context, name, newest, one, full, listener) for one in stateful]
     return [record for record in (*states, *rows) if record is not None]
 
 

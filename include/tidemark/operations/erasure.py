@@ -15,6 +15,7 @@ from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRe
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
 from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
+from tidemark.operations.reads import refuse_stateless
 
 T = TypeVar("T")
 
@@ -152,11 +153,12 @@ def _schema(context: Context, name: str, uid: str) -> OperatorSchema:
 
     Raises:
         NotFoundError: no checkpoint names the operator.
+        UsageError: the operator keeps no state, so it has no keys.
     """
     known: dict[str, None] = {}
     for found in reversed(context.coordinator(name).timelines.all()):
         if uid in found.plan.schemas:
-            return found.plan.schemas[uid]
+            return refuse_stateless(found.plan.schemas[uid], found.plan.schemas)
         known.update(dict.fromkeys(found.plan.schemas))
     remedy = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
     raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=remedy)

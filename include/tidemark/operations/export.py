@@ -15,6 +15,7 @@ from tidemark.errors import StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.names import S3Url, is_url
 from tidemark.model.retention.export_manifest import NAME, Export
+from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import reads, verification
 from tidemark.settings import Settings
 
@@ -114,7 +115,7 @@ def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
         checkpoint=plan.id,
         timeline=plan.slot.timeline,
         savepoint=asked.savepoint,
-        states={uid: writer.state(uid, _queries(context, found, uid)) for uid in plan.schemas},
+        states={uid: writer.state(uid, _queries(context, found, uid)) for uid in with_state(plan.schemas)},
         operator_states=found.operator_states,
         ranges=plan.ranges,
         topic_ids=plan.topic_ids,

@@ -25,6 +25,7 @@ from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import timelines
+from tidemark.operations.reads import refuse_stateless
 from tidemark.sql.patch_rows import PatchedState
 
 if TYPE_CHECKING:
@@ -242,6 +243,7 @@ def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
         raise UsageError("nothing to patch", next="give --set UID=TABLE, --delete UID=TABLE, or both.")
     for uid in uids:
         if uid in operators:
+            refuse_stateless(pipeline.schemas()[uid], pipeline.schemas())
             continue
         if uid in pipeline.schemas():
             raise UsageError(

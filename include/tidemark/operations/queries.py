@@ -9,8 +9,9 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.reports import reports
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import reads
-from tidemark.operations.reads import schema_of
+from tidemark.operations.reads import state_schema_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,7 +42,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
 
     line = _Line(context, name, checkpoint)
     catalogue = Catalogue(
-        uids=list(line.newest.plan.schemas),
+        uids=list(with_state(line.newest.plan.schemas)),
         state=line.view,
         tables={
             "checkpoints": lambda: tables.checkpoints_table(line.all),
@@ -65,7 +66,7 @@ def connect_duckdb(context: Context, found: Checkpoint, *uids: str) -> "duckdb.D
     from tidemark.readers.checkpoint_reader import view
     from tidemark.readers.sql_views import connect
 
-    return connect({uid: view(context.warehouse.root, found, schema_of(found, uid).uid) for uid in uids})
+    return connect({uid: view(context.warehouse.root, found, state_schema_of(found, uid).uid) for uid in uids})
 
 
 def connect_rows(name: str, rows: "pa.Table") -> "duckdb.DuckDBPyConnection":
@@ -88,7 +89,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
     from tidemark.readers.state_diff import Comparison
 
     before, after = (reads.get_checkpoint(context, name, at) for at in (request.before, request.after))
-    if schema_of(before, request.uid).keys != schema_of(after, request.uid).keys:
+    if state_schema_of(before, request.uid).keys != state_schema_of(after, request.uid).keys:
         raise UsageError(
             f"{request.uid} is keyed differently at {before.plan.name} and {after.plan.name}",
             next=f"tidemark state sql {name}    (joins {request.uid}_at(N) of both).",
@@ -114,7 +115,7 @@ def hash_state(context: Context, name: str, uid: str, checkpoint: int | None = N
     from tidemark.readers.state_hash import hash_of
 
     found = reads.get_checkpoint(context, name, checkpoint)
-    schema = schema_of(found, uid)
+    schema = state_schema_of(found, uid)
     return found, hash_of(schema, stream_checkpoint(context.warehouse.root, found, uid))
 
 
@@ -139,7 +140,7 @@ def describe_query(
     from tidemark.readers.portable_query import duckdb_query, spark_query
 
     found = reads.get_checkpoint(context, name, checkpoint)
-    schema_of(found, uid)
+    state_schema_of(found, uid)
     whole, spelling = (spark_query, SPARK) if dialect == "spark" else (duckdb_query, DUCKDB)
     query = reads.get_query(context, found, uid, spelling)
     segments = [
@@ -207,4 +208,4 @@ class _Line:
         from tidemark.readers.checkpoint_reader import view
 
         found = self.newest if checkpoint_id is None else reads.get_checkpoint(self._context, self._name, checkpoint_id)
-        return view(self._context.warehouse.root, found, schema_of(found, uid).uid)
+        return view(self._context.warehouse.root, found, state_schema_of(found, uid).uid)

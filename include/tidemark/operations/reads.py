@@ -1,6 +1,6 @@
 """Reads checkpoints of a pipeline, and the resolved state of an operator."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.savepoint import TombstoneRecord
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, with_state
 from tidemark.operations import savepoints
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def describe_manifest(context: Context, checkpoint: Checkpoint) -> dict[str, Any
     from tidemark.model.portable_sql.dialects import SPARK
 
     body: dict[str, Any] = to_json(checkpoint)
-    body["resolving_sql"] = {uid: get_query(context, checkpoint, uid, SPARK) for uid in checkpoint.plan.schemas}
+    body["resolving_sql"] = {
+        uid: get_query(context, checkpoint, uid, SPARK) for uid in with_state(checkpoint.plan.schemas)
+    }
     return body
 
 
@@ -168,7 +170,7 @@ def read_state(
     from tidemark.readers.state_reader import empty_state
 
     found = get_checkpoint(context, name, checkpoint)
-    schema = schema_of(found, uid)
+    schema = state_schema_of(found, uid)
     if limit is None or key is not None:
         wanted = None if key is None else parse_key(schema, key)
         return read_checkpoint(context.warehouse.root, found, uid, wanted)
@@ -194,7 +196,7 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
     from tidemark.readers.state_reader import empty_state
 
     found = get_checkpoint(context, name, checkpoint)
-    none = empty_state(schema_of(found, uid))
+    none = empty_state(state_schema_of(found, uid))
     is_csv, count = to.suffix == ".csv", 0
     open_writer = pyarrow.csv.CSVWriter if is_csv else pyarrow.parquet.ParquetWriter
     with _new_file(to) as file, open_writer(file, (_flat(none) if is_csv else none).schema) as writer:
@@ -214,6 +216,35 @@ def schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
         known = ", ".join(checkpoint.plan.schemas)
         raise NotFoundError(f"{checkpoint.plan.name} has no operator {uid!r}", next=f"name one of: {known}.")
     return checkpoint.plan.schemas[uid]
+
+
+def state_schema_of(checkpoint: Checkpoint, uid: str) -> OperatorSchema:
+    """Returns the stored schema of an operator that keeps state at a checkpoint.
+
+    Raises:
+        NotFoundError: the checkpoint names no such operator.
+        UsageError: the operator keeps no state.
+    """
+    return refuse_stateless(schema_of(checkpoint, uid), checkpoint.plan.schemas)
+
+
+def refuse_stateless(schema: OperatorSchema, known: Mapping[str, OperatorSchema]) -> OperatorSchema:
+    """Returns the schema if its operator keeps state.
+
+    Args:
+        schema: of the operator.
+        known: the schemas of the pipeline's operators, for the message.
+
+    Raises:
+        UsageError: it keeps none.
+    """
+    if schema.keeps_state:
+        return schema
+    others = ", ".join(with_state(known))
+    raise UsageError(
+        f"{schema.uid} keeps no state: it is a FlatMap",
+        next=f"name one of: {others}." if others else "no operator of this pipeline keeps state; read its sinks.",
+    )
 
 
 def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:

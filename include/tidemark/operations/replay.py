@@ -11,6 +11,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import reads
 from tidemark.ports import Attempt, StepListener
 
@@ -104,7 +105,7 @@ def replay(
             rehearsal = Rehearsal(found.plan, scratch)
             sealed = rehearse(context, ungated, rehearsal, both_listeners(listener, context.listener))
             again = replace(found, plan=rehearsal.plan, sealed=sealed)
-            return [_compared(context, found, again, uid) for uid in found.plan.schemas]
+            return [_compared(context, found, again, uid) for uid in with_state(found.plan.schemas)]
     except DataLostError as error:
         raise DataLostError(
             f"{found.plan.name} cannot be replayed: {error.what}",

@@ -15,11 +15,12 @@ from tidemark.model.core.offsets import NUMBERS, PER_RECORD
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, key_text
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
+from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.live import StateResult, StateType, StoredRow, settle
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
-from tidemark.processing.shapes import Shape, record_shape, shape_of
-from tidemark.processing.value_codec import Codec, DoesNotFit, codec_of, type_of
+from tidemark.processing.shapes import shape_of
+from tidemark.processing.value_codec import DoesNotFit
 
 # Messages for a process function that fails, or leaves more state than allowed.
 _SAFE = "every completed checkpoint is intact; nothing was published."
@@ -33,18 +34,21 @@ def key_words(key: Sequence[object]) -> str:
     return ", ".join(map(key_text, key))
 
 
-def function_error(uid: str, key: Sequence[object], place: PositionedRecord, error: Exception) -> ProcessFunctionError:
-    """Returns the error for a function that raised."""
+def function_error(
+    uid: str, key: Sequence[object] | None, place: PositionedRecord, error: Exception
+) -> ProcessFunctionError:
+    """Returns the error for a function that raised; `key` is None if its operator has none."""
     steps = [s for s in traceback.extract_tb(error.__traceback__) if not _is_ours(s.filename)]
     at = f" ({steps[-1].name}, line {steps[-1].lineno})" if steps else ""
     kind, words = type(error).__name__, " ".join(str(error).split())[:_LONGEST]
+    whose = ("flat map", "") if key is None else ("process", f" key ({key_words(key)}),")
     made = ProcessFunctionError(
-        f"process function failed: {uid}: {kind}: {words}{at}: key ({key_words(key)}),"
+        f"{whose[0]} function failed: {uid}: {kind}: {words}{at}:{whose[1]}"
         f" topic {place.topic}, partition {place.partition}, offset {place.offset}",
         safe=_SAFE,
         next="fix the function, or declare on_error='dead_letter', then run the pipeline again.",
     )
-    made.key = key_words(key)
+    made.key = "" if key is None else key_words(key)
     made.place = (place.topic, place.partition, place.offset, place.n)
     made.kind = kind
     made.trace = "".join([*traceback.format_list(steps), *traceback.format_exception_only(error)])
@@ -74,7 +78,7 @@ class Processing:
     Attributes:
         operator: the declaration.
         state: type of its keys' state.
-        emits: shape of its yielded instances.
+        encoder: its output.
         checkpoint: id of the new checkpoint.
         broadcast: records of broadcast states, by uid and key.
         lists: its operator state; None if it declares none.
@@ -82,7 +86,7 @@ class Processing:
 
     operator: Process
     state: StateType
-    emits: Shape | None
+    encoder: RowEncoder
     checkpoint: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     lists: OperatorStateType | None = None
@@ -101,7 +105,7 @@ class Processing:
         return cls(
             operator=operator,
             state=StateType(operator.state, schema, shapes),
-            emits=None if operator.emits is None else record_shape(operator.emits),
+            encoder=RowEncoder.of(operator.outputs),
             checkpoint=checkpoint,
             broadcast=broadcast or {},
             lists=lists,
@@ -175,15 +179,8 @@ class Processing:
         for item in found:
             at = clock.place
             place, n = (at, 0) if at is not place else (place, n + 1)
-            number = _number(at.n, n)
-            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, self._dumped(item)))
-
-    def _dumped(self, item: Any) -> tuple[Any, ...]:
-        emits = self.operator.emits
-        if emits is None or not isinstance(item, emits):
-            wanted = "nothing is emitted" if emits is None else f"not {emits.__name__}"
-            raise TypeError(f"yielded {item!r:.200}, {wanted}")
-        return tuple(_field(emits, name, codec, item) for name, codec in self._emitting)
+            number = emitted_number(at.n, n)
+            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, self.encoder.encode(item)))
 
     def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
         """Returns the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
@@ -233,11 +230,6 @@ class Processing:
         return bool(self.state.schema.maps)
 
     @cached_property
-    def _emitting(self) -> list[tuple[str, Codec]]:
-        assert self.emits is not None  # noqa: S101  (for the type checker: asked where something is emitted)
-        return [(name, codec_of(shape)) for name, shape in zip(self.emits.names, self.emits.inner, strict=True)]
-
-    @cached_property
     def _width(self) -> int:
         return sum(len(f.columns) for f in self.state.schema.fields)
 
@@ -259,7 +251,7 @@ def _handed(records: Iterable[PositionedRecord], clock: KeyClock) -> Iterator[An
         yield placed.record
 
 
-def _number(of: int, n: int) -> int:
+def emitted_number(of: int, n: int) -> int:
     """Returns the number that distinguishes the n-th emitted record of a source record from the others, in order."""
     if n == PER_RECORD:
         raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
@@ -267,10 +259,3 @@ def _number(of: int, n: int) -> int:
     if number >= NUMBERS:
         raise DoesNotFit("the number of an emitted record leaves 64 bits: too many processes in a chain")
     return number
-
-
-def _field(emits: type, name: str, codec: Codec, item: Any) -> Any:
-    try:
-        return codec.dump(getattr(item, name))
-    except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
-        raise type_of(error)(f"{emits.__name__}.{name}: {error}") from None

@@ -319,6 +319,8 @@ def stored_texts(schema: OperatorSchema) -> dict[str, str]:
 def _texts(stored: str) -> dict[str, str]:
     """Cached by the schema as in manifests, because the plans of a pipeline mostly have the same one."""
     schema = OperatorSchema.from_json(json.loads(stored))
+    if not schema.keeps_state:
+        return {}
     spark_only = any(f.aggregate is not None and f.aggregate.spark_only for f in schema.fields)
     made: dict[str, str] = {}
     for dialect in (SPARK,) if spark_only else (DUCKDB, SPARK):

@@ -14,6 +14,7 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.records.timelines import Erasures
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -167,7 +168,10 @@ class Replayed:
         for broadcast in self._world.pipeline.broadcast:
             if broadcast.uid == uid:
                 return broadcast_records(broadcast, rows.values())
-        made = self._world.pipeline.operator(uid).state
+        operator = self._world.pipeline.operator(uid)
+        if isinstance(operator, FlatMap):
+            raise UsageError(f"{uid} keeps no state: it is a FlatMap", next="ask for the rows of its sink, or a fold.")
+        made = operator.state
         names = [d.name for d in made.descriptors]
         return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}
 

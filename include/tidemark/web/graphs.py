@@ -127,7 +127,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
     for uid, schema in plan.schemas.items():
         ack = None if found is None else found.ack(uid)
         name = f"operator {uid}"
-        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys)}
+        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys) or "none"}
         if ack is not None:
             facts |= {
                 "records read": ack.read,
@@ -138,7 +138,10 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
                 "emitted": ack.emitted,
                 **{f"{step} ms": ms for step, ms in ack.timings_ms.items()},
             }
-        second = schema.kind if ack is None else f"{_many(ack.applied, 'record')}, {_many(ack.keys, 'key')}"
+        second: str = schema.kind
+        if ack is not None:
+            made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted} emitted"
+            second = f"{_many(ack.applied, 'record')}, {made}"
         graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
         for source in _read_by(graph, plan, uid):
             graph.edge(source, name)

@@ -11,7 +11,7 @@ from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import OffsetCoverage, Ranges, TopicPartition
 from tidemark.operations import reads
-from tidemark.operations.reads import parse_key, schema_of
+from tidemark.operations.reads import parse_key, state_schema_of
 from tidemark.web import history_cache
 
 _EXACT = 2**53
@@ -36,8 +36,7 @@ def find_origin(context: Context, name: str, uid: str, key: Sequence[str], check
         StoreError: a file of the state is gone.
     """
     found = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
-    schema = schema_of(found, uid)
-    parse_key(schema, key)
+    parse_key(state_schema_of(found, uid), key)
     rows = reads.read_state(context, name, uid, checkpoint=found.id, key=key).to_pylist(maps_as_pydicts="strict")
     if not rows:
         raise NotFoundError(

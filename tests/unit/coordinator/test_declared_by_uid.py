@@ -8,6 +8,7 @@ import pytest
 from tests.support.bank import ASK, P1, PIPELINE, Account, BankPipeline, sourced
 from tests.support.memory import Payment
 from tidemark import Fold, Process, state
+from tidemark.declare.operators import Operator
 from tidemark.errors import NameRefusedError
 from tidemark.model.state.evolution import compare_schemas
 
@@ -32,7 +33,7 @@ def twice(account: str, payments: Iterator[Payment], seen: Seen) -> None:
         seen.times += 2
 
 
-def bank(*operators: Fold | Process) -> BankPipeline:
+def bank(*operators: Operator) -> BankPipeline:
     """A pipeline of these, after one checkpoint over two payments."""
     made = BankPipeline(replace(PIPELINE, operators=operators))
     made.send(2)
@@ -40,7 +41,7 @@ def bank(*operators: Fold | Process) -> BankPipeline:
     return made
 
 
-def declare(made: BankPipeline, *operators: Fold | Process) -> None:
+def declare(made: BankPipeline, *operators: Operator) -> None:
     made.pipeline = replace(PIPELINE, operators=operators)
 
 

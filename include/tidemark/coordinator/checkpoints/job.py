@@ -321,7 +321,7 @@ class CheckpointJob:
         run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
         commits: tuple[Commit, ...] = ()
         table = runs_table(plan, uid)
-        if counts.applied:
+        if counts.applied and plan.schemas[uid].keeps_state:
             run = steps.take(f"fold.{uid}", lambda: batch.write_run(uid, steps.folder(table)))
         written = self.clock.now_ms()
         if run.rows:
@@ -351,9 +351,9 @@ class CheckpointJob:
         return ack, run
 
     def _prepare(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
-        """Runs a process operator's function, so that its counts are known."""
+        """Runs an operator's function, if it has one, so that its counts are known."""
         plan = steps.attempt.plan
-        if plan.schemas[uid].kind == "process":
+        if plan.schemas[uid].has_function:
             counts = steps.take(f"process.{uid}", lambda: batch.prepare(uid))
         else:
             counts = batch.prepare(uid)

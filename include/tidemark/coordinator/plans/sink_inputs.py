@@ -7,7 +7,6 @@ from datetime import timedelta
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.timelines import Head, Timelines
 from tidemark.coordinator.records.tombstones import read_release
-from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
 from tidemark.model.checkpoint.emitted import (
@@ -24,9 +23,11 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable, sink_path
 from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord, Genesis
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
+from tidemark.model.core.types import FieldType
 from tidemark.model.state.evolution import Misfit
 from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits
 from tidemark.ports import Log
+from tidemark.sinks.sink import Sink
 
 # The offsets whose rows the sinks of a lineage have sent, and the rows that still wait in their outboxes.
 #
@@ -281,14 +282,13 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live:
     before = {(t.is_transactional, t.name): t for t in parent.sinks.values()}
     found: dict[str, FittingSink] = {}
     misfits: list[Misfit] = []
-    for operator in _with_sinks(pipeline):
-        declared = declared_sink(pipeline.name, operator, timeline, is_live=is_live)
+    for uid, (sink, emitted) in _with_sinks(pipeline).items():
+        declared = declared_sink(pipeline.name, sink, emitted, timeline, is_live=is_live)
         old = before.get((declared.is_transactional, declared.name), declared)
         covered = old.coverage(parent.topic_ids)
         old = replace(old if old.handle else declared, covered=covered, emitted_until={})
-        misfits += sink_misfits(operator.uid, old, declared)
-        keep_for = None if operator.sink is None else operator.sink.expires_after
-        found[operator.uid] = FittingSink(old=old, declared=declared, keep_for=keep_for)
+        misfits += sink_misfits(uid, old, declared)
+        found[uid] = FittingSink(old=old, declared=declared, keep_for=sink.expires_after)
     if misfits:
         raise IncompatibleStateError(
             f"the pipeline does not fit its sinks: {'; '.join(map(str, misfits))}",
@@ -324,7 +324,7 @@ def timeline_sinks(
     Raises:
         IncompatibleStateError, NotFoundError, BrokerError: see `fitting_sinks` and `refuse_missing_topics`.
     """
-    if all(o.sink is not None and o.sink.traits.is_transactional for o in _with_sinks(pipeline)):
+    if all(sink.traits.is_transactional for sink, _ in _with_sinks(pipeline).values()):
         return fitting_sinks(pipeline, timeline, parent, is_live=True)
     is_live = timeline == timelines.live()
     fitting = fitting_sinks(pipeline, timeline, parent, is_live=is_live)
@@ -382,7 +382,7 @@ def sends_otherwise(pipeline: Pipeline, plan: CheckpointPlan) -> bool:
 
     The plan was made while its timeline was a fork, so they write to an outbox or nowhere.
     """
-    declared = {o.uid: declared_sink(pipeline.name, o, plan.slot.timeline) for o in _with_sinks(pipeline)}
+    declared = {uid: declared_sink(pipeline.name, *of, plan.slot.timeline) for uid, of in _with_sinks(pipeline).items()}
     return any(table.is_sent and uid in plan.sinks and not plan.sinks[uid].is_sent for uid, table in declared.items())
 
 
@@ -426,15 +426,16 @@ def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -
     return replace(found, sinks=sinks, outboxes=outboxes, keeps_sinks=not go_back, sent=sent)
 
 
-def _with_sinks(pipeline: Pipeline) -> list[Process]:
-    return [o for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+def _with_sinks(pipeline: Pipeline) -> dict[str, tuple[Sink, FieldType]]:
+    """Per uid of an output with a sink: the sink, and the struct of its rows."""
+    return {uid: (o.sink, o.emitted) for uid, o in pipeline.outputs.items() if o.sink is not None}
 
 
-def declared_sink(pipeline: str, operator: Process, timeline: str, *, is_live: bool = True) -> SinkTable:
-    """The empty table of an operator's sink, on a live timeline or on a fork."""
-    sink, emitted = operator.sink, operator.emitted
-    assert sink is not None and emitted is not None  # noqa: S101  (checked where the operator was declared)
-    sink = sink if is_live else sink.on_fork()
+def declared_sink(
+    pipeline: str, declared: Sink, emitted: FieldType, timeline: str, *, is_live: bool = True
+) -> SinkTable:
+    """The empty table of a sink, on a live timeline or on a fork."""
+    sink = declared if is_live else declared.on_fork()
     folder = "sinks" if sink.traits.is_transactional else "outbox"
     table = SinkTable(
         name=sink.name,

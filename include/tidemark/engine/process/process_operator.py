@@ -1,28 +1,35 @@
-"""Process operators in Spark: one sorted stream per partition through `mapInArrow`, without a cogroup.
+"""Operators with a function in Spark, through `mapInArrow`: for a Process one sorted stream per partition, no cogroup.
 
 Stored rows are looked up once, for touched keys only. The output of the function is kept, so that the run, the sink,
 the dead letters and the operators that read it are all written from one call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from typing import Any
 
+import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
+from tidemark.engine.process.arrow_values import object_reader
 from tidemark.engine.process.process_worker import (
     EMITTED,
     FAILED,
+    FLUSH,
     LETTER,
     LISTS,
     RECORD,
     RUN,
     STORED,
+    ResultBatches,
     Work,
     left_of,
+    positioned,
     rebuild_error,
     run_type,
     stored_type,
@@ -34,16 +41,19 @@ from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.errors import TidemarkError
+from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import OperatorState
+from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
+from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType
+from tidemark.processing.process_records import Output
 from tidemark.processing.processor import Processing
-from tidemark.processing.shapes import record_shape
+from tidemark.processing.shapes import Shape, record_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +103,7 @@ class ProcessFrame:
         operator_state: the combined lists of its tasks; None if it declares none.
     """
 
-    operator: Process
+    operator: Process | FlatMap
     rows: DataFrame
     counts: Mapping[int, int]
     operator_state: OperatorState | None = None
@@ -161,22 +171,34 @@ def run_process(task: ProcessTask) -> ProcessFrame:
     """
     with translate_spark_errors():
         rows = _streamed(task).persist()
+    made, left = keep_output(task.operator, rows)
+    return made if task.lists is None else replace(made, operator_state=task.lists.join_parts(left))
+
+
+def keep_output(operator: Process | FlatMap, rows: DataFrame) -> tuple[ProcessFrame, dict[int, dict[str, Part]]]:
+    """Computes and counts the output of a function.
+
+    Args:
+        operator: the operator of the function.
+        rows: what its workers return; persisted.
+
+    Returns:
+        The output, and the parts of lists that tasks have left, by task.
+
+    Raises:
+        ProcessFunctionError, StateOverflowError, EngineError: see `run_process`; the rows are released.
+    """
+    with translate_spark_errors():
         place = F.struct("topic", "partition", "offset", "_n", "why")
         lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
         seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
         found = rows.groupBy("_tag").agg(*seen).collect()
-    made = ProcessFrame(operator=task.operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
-    try:
-        failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
-        if failure is not None:
-            raise rebuild_error(failure)
-        if task.lists is None:
-            return made
-        left = dict(left_of(text) for r in found for text in r["lists"])
-        return replace(made, operator_state=task.lists.join_parts(left))
-    except TidemarkError:
+    made = ProcessFrame(operator=operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
+    failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
+    if failure is not None:
         made.release()
-        raise
+        raise rebuild_error(failure)
+    return made, dict(left_of(text) for r in found for text in r["lists"])
 
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
@@ -210,7 +232,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
     blob = pickle_by_value(Work(processing=processing, record=shape), authors)
     apart = records.repartition(*keys) if task.lists is None else partition_by_task(records, schema, task.lists.tasks)
     sorted_rows = apart.sortWithinPartitions(*order)
-    return sorted_rows.mapInArrow(partial(work_through, blob), _returned(operator, schema))
+    return sorted_rows.mapInArrow(partial(work_through, blob), returned_columns(operator, run_type(schema)))
 
 
 def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
@@ -240,8 +262,72 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     return newest.selectExpr(*own, f"{STORED} AS _tag", *place, *nothing, f"struct({fields}) AS stored")
 
 
-def _returned(operator: Process, schema: OperatorSchema) -> str:
-    run = run_type(schema).sql
-    emitted = "" if operator.emitted is None else f"record {operator.emitted.sql}, "
+def returned_columns(operator: Process | FlatMap, run: FieldType | None) -> str:
+    """Returns the columns of what workers return; see `process_worker.ResultBatches`."""
+    own = "" if run is None else f"run {run.sql}, "
+    emitted = "".join(f"record {output.emitted.sql}, " for output in operator.outputs)
     places = "topic STRING, `partition` INT, `offset` BIGINT, _n BIGINT, event_time TIMESTAMP, why STRING"
-    return f"_tag INT, run {run}, {emitted}{places}"
+    return f"_tag INT, {own}{emitted}{places}"
+
+
+# FlatMap: records pass through the function where they are, without a repartition and without a sort.
+@dataclass(frozen=True, kw_only=True)
+class FlatMapWork:
+    """The work of a worker; it travels pickled.
+
+    Attributes:
+        mapper: the operator, bound.
+        record: shape of its records.
+    """
+
+    mapper: FlatMapper
+    record: Shape
+
+
+def run_flat_map(operator: FlatMap, record: type, records: DataFrame) -> ProcessFrame:
+    """Calls the function of a FlatMap for every good record of a batch.
+
+    Args:
+        operator: the declaration.
+        record: dataclass of its records.
+        records: decoded records of its input with the column `_n`, including those that could not be decoded.
+
+    Raises:
+        ProcessFunctionError: the function raised; of several failures, the first by position.
+        EngineError: Spark failed.
+    """
+    with translate_spark_errors():
+        rows = mapped_rows(operator, record, records).persist()
+    return keep_output(operator, rows)[0]
+
+
+def mapped_rows(operator: FlatMap, record: type, records: DataFrame) -> DataFrame:
+    """Returns what the workers return, not yet computed; see `run_flat_map`."""
+    work = FlatMapWork(mapper=FlatMapper.of(operator), record=record_shape(record))
+    blob = pickle_by_value(work, [operator.function, record, operator.emits])
+    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time", "0L AS _at", "record")
+    good = records.where("_reason IS NULL").selectExpr(*place)
+    return good.mapInArrow(partial(map_records, blob), returned_columns(operator, None))
+
+
+def map_records(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function that Spark calls once per partition.
+
+    Args:
+        blob: a pickled `FlatMapWork`.
+        batches: topic, partition, offset, `_n`, `event_time`, `_at`, record.
+    """
+    work: FlatMapWork = cloudpickle.loads(blob)
+    sent, out, waiting = ResultBatches(work.mapper.encoder, None), Output(), iter(batches)
+    read_record = object_reader(work.record)
+    try:
+        for batch in waiting:
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            work.mapper.process(positioned(columns, read_record), out)
+            yield from sent.flush(out, at_least=FLUSH)
+        yield from sent.flush(out, at_least=1)
+    except ProcessFunctionError as error:
+        yield sent.failure(error)
+        for _ in waiting:
+            # A batch that is left unread would cost Spark this worker.
+            continue

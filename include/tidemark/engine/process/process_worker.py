@@ -22,6 +22,7 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.process_records import Output, PositionedRecord
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import Shape
@@ -75,7 +76,10 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     work: Work = cloudpickle.loads(blob)
     task = _task()
     lists = work.processing.lists
-    sent, out = _Sender(work), Output(task=None if lists is None else lists.open_task(task))
+    sent, out = (
+        ResultBatches(work.processing.encoder, run_type(work.schema)),
+        Output(task=None if lists is None else lists.open_task(task)),
+    )
     waiting = iter(batches)
     try:
         for key, group in groupby(_rows(work, waiting), key=itemgetter(0)):
@@ -127,17 +131,23 @@ def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Any]:
     return stored, None
 
 
+def positioned(columns: Mapping[str, Any], read_record: Callable[[Any], list[Any]]) -> Iterator[PositionedRecord]:
+    """Returns the records of a batch, from its columns by name."""
+    number, text = stored_reader(_NUMBER), stored_reader(_TEXT)
+    placed: Callable[[tuple[Any, ...]], PositionedRecord] = partial(tuple.__new__, PositionedRecord)
+    parts = [number(columns[n].cast(pa.int64())) for n in ("partition", "offset", "_n", "event_time", "_at")]
+    return map(placed, zip(text(columns["topic"]), *parts, read_record(columns["record"]), strict=True))
+
+
 def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, Any]]:
     keys = [stored_reader(k.type) for k in work.schema.keys]
     read_record, read_stored = object_reader(work.record), stored_reader(stored_type(work.schema))
-    number, text = stored_reader(_NUMBER), stored_reader(_TEXT)
-    placed: Callable[[tuple[Any, ...]], Any] = partial(tuple.__new__, PositionedRecord)
+    number = stored_reader(_NUMBER)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         is_record = pc.equal(columns["_tag"], RECORD)
         mine = {name: column.filter(is_record) for name, column in columns.items() if name not in ("_tag", "stored")}
-        parts = [number(mine[n].cast(pa.int64())) for n in ("partition", "offset", "_n", "event_time", "_at")]
-        records = map(placed, zip(text(mine["topic"]), *parts, read_record(mine["record"]), strict=True))
+        records = positioned(mine, read_record)
         tags = number(columns["_tag"].cast(pa.int64()))
         stored = iter(read_stored(columns["stored"].filter(pc.invert(is_record))))
         key = list(zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True))
@@ -145,17 +155,21 @@ def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, 
         yield from zip(key, tags, items, strict=True)
 
 
-class _Sender:
-    """Builds the batches that are sent back."""
+class ResultBatches:
+    """Builds the batches that are sent back.
 
-    def __init__(self, work: Work) -> None:
-        run = run_type(work.schema)
-        emits = work.processing.emits
-        self._run = [(name, arrow_type(of)) for name, of in run.fields]
+    Args:
+        encoder: the outputs of the operator.
+        run: the struct of a row of its run; None for an operator without state.
+    """
+
+    def __init__(self, encoder: RowEncoder, run: FieldType | None) -> None:
+        emits = encoder.shapes[0] if encoder.shapes else None
+        self._run = [] if run is None else [(name, arrow_type(of)) for name, of in run.fields]
         self._emitted = [] if emits is None else [(name, arrow_type(of)) for name, of in emits.type.fields]
         types = [
             ("_tag", pa.int32()),
-            ("run", arrow_type(run)),
+            *([] if run is None else [("run", arrow_type(run))]),
             *([] if emits is None else [("record", arrow_type(emits.type))]),
             ("topic", pa.string()),
             ("partition", pa.int32()),
@@ -168,7 +182,7 @@ class _Sender:
 
     def flush(self, out: Output, *, at_least: int) -> Iterator[pa.RecordBatch]:
         """Yields the collected rows as batches and removes them; skips kinds with fewer than `at_least` rows."""
-        if len(out.rows) >= at_least:
+        if out.rows and len(out.rows) >= at_least:
             yield self._batch(RUN, len(out.rows), run=_struct(self._run, out.rows))
             out.rows.clear()
         if len(out.emitted) >= at_least:

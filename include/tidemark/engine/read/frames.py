@@ -29,8 +29,7 @@ _PLACE = "struct(topic, `partition`, `offset`)"
 
 def applied_sql(schema: OperatorSchema) -> str:
     """Returns the condition that an operator applies a record; never null."""
-    keyed = " AND ".join(f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)
-    good = f"_reason IS NULL AND {keyed}"
+    good = " AND ".join(["_reason IS NULL", *(f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)])
     return f"(({good}) OR ({deleted_sql(schema)}))" if schema.deletes else good
 
 

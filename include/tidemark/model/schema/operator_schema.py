@@ -72,9 +72,14 @@ def process_kind(name: str) -> "ProcessKind":
     return found
 
 
+def with_state(schemas: "Mapping[str, OperatorSchema]") -> "dict[str, OperatorSchema]":
+    """Returns the schemas of the operators that keep state, by uid, in the same order."""
+    return {uid: schema for uid, schema in schemas.items() if schema.keeps_state}
+
+
 KEY_GROUPS = 128
 """Key groups of a new operator; `_key_group` is only the sort prefix inside a file."""
-OperatorKind = Literal["fold", "process"]
+OperatorKind = Literal["fold", "process", "flat_map"]
 ACCESS_COLUMNS = (("_first_at", FieldType("int", nullable=True)), ("_last_at", FieldType("int", nullable=True)))
 """In every row: first and last access in milliseconds on the operator's clock; first is null if it equals last."""
 
@@ -198,7 +203,7 @@ class OperatorSchema:
         fields: its state fields.
         key_groups: number of key groups.
         kind: rows of a `fold` are operands, values and tombstones per key; rows of a `process` are values and
-            tombstones, per key and per entry of a map.
+            tombstones, per key and per entry of a map. A `flat_map` has no rows, no keys and no fields.
         clock: the clock of access times.
         deletes: whether a fold takes records without a value as deletes of the key in the message key.
         joins: the joins of a fold; paths of keys and fields may go through them.
@@ -218,6 +223,16 @@ class OperatorSchema:
     older: tuple[Layout, ...] = ()
     patched: int = 0
     was: str = field(default="", compare=False)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the operator has state. Without any, its handle is empty in every checkpoint."""
+        return self.kind != "flat_map"
+
+    @property
+    def has_function(self) -> bool:
+        """Whether it passes its records to a function of the author, and may emit."""
+        return self.kind != "fold"
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
@@ -27,7 +28,7 @@ from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.memory_inputs import EPOCH, MS, MemoryDeadLetter, MemoryInput, deletes, list_refused
 from tidemark.testing.twin.merge import resolve_rows
-from tidemark.testing.twin.process import Processed, Task, chained_letters, run_process
+from tidemark.testing.twin.process import Processed, Task, chained_letters, run_function
 from tidemark.testing.twin.tables import MemoryTables, letter_place, stored_letters
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
@@ -248,16 +249,17 @@ class MemoryBatch:
         if uid not in self.counts:
             records = self._inputs[uid].good if upstream is None else upstream.emitted
             self._sort(uid, self._broadcast.join(records, schema.joins))
-        if isinstance(operator, Process):
+        if isinstance(operator, Process | FlatMap):
+            takes_broadcast = isinstance(operator, Process) and operator.takes_broadcast
             task = Task(
                 operator=operator,
                 schema=schema,
                 plan=plan,
                 record=pipeline.record_class(operator),
-                broadcast=self._broadcast.values() if operator.takes_broadcast else {},
+                broadcast=self._broadcast.values() if takes_broadcast else {},
                 parallelism=self._compute.parallelism,
             )
-            done = run_process(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
+            done = run_function(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
             again = self._redriven[uid].raw if uid in self._redriven else {}
             self.counts[uid] = self.counts[uid].after(

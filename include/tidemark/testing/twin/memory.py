@@ -7,7 +7,6 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 from tidemark.errors import BrokerError, DataLostError, NotFoundError, StoreError, UsageError
@@ -63,7 +62,7 @@ class Feed:
             counts[tp.topic] = max(tp.partition + 1, counts.get(tp.topic, 0))
         for topic, count in sorted(counts.items()):
             log.create(topic, count)
-        sinks = [o.sink for o in pipeline.operators if isinstance(o, Process) and o.sink is not None]
+        sinks = [output.sink for output in pipeline.outputs.values() if output.sink is not None]
         for sent in {sink.kafka_topic for sink in sinks if sink.kafka_topic is not None} - set(counts):
             log.create(sent)
 

@@ -1,16 +1,18 @@
-"""Process operators in Python: the same runtime as in Spark, over records and rows in lists."""
+"""Operators with a function in Python: the same runtime as in Spark, over records and rows in lists."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
+from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
 from tidemark.processing.processor import Processing
@@ -37,7 +39,7 @@ class Task:
         parallelism: the number of tasks of an operator with operator state.
     """
 
-    operator: Process
+    operator: Process | FlatMap
     schema: OperatorSchema
     plan: CheckpointPlan
     record: type
@@ -64,8 +66,8 @@ class Processed:
     operator_state: OperatorState | None = None
 
 
-def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
-    """Runs the function, key after key.
+def run_function(task: Task, records: Sequence[Decoded], stored: Iterable[Row]) -> Processed:
+    """Passes the records of an operator through its function.
 
     Args:
         task: the operator.
@@ -75,11 +77,35 @@ def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -
     Raises:
         ProcessFunctionError, StateOverflowError: the runtime failed.
     """
+    if isinstance(task.operator, FlatMap):
+        return _run_flat_map(task.operator, task.record, records)
+    return _run_process(task, task.operator, records, stored)
+
+
+def _run_flat_map(operator: FlatMap, record: type, records: Sequence[Decoded]) -> Processed:
+    load, out = codec_of(record_shape(record)).copy, Output()
+    placed = (_placed(r, 0, load(r.fields)) for r in sorted(records, key=attrgetter("position")))
+    FlatMapper.of(operator).process(placed, out)
+    return _processed(operator, out)
+
+
+def _processed(operator: Process | FlatMap, out: Output) -> Processed:
+    emitted = sorted(out.emitted, key=lambda e: e[:4])
+    return Processed(
+        rows=[],
+        emitted=[_decoded(operator, e) for e in emitted],
+        sunk=[_sunk(operator, e) for e in emitted],
+        failed={letter[:4]: letter.reason for letter in out.letters},
+    )
+
+
+def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
+    """Runs the function, key after key."""
     schema, out = task.schema, Output()
-    lists = _lists(task)
-    processing = Processing.of(task.operator, schema, task.plan.id, task.broadcast, lists)
+    lists = _lists(task, operator)
+    processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
-    for record in sorted(records, key=_order(task.operator)):
+    for record in sorted(records, key=_order(operator)):
         by_key.setdefault(key_of(schema, record), []).append(record)
     before = values_of(schema, stored)
     load = codec_of(record_shape(task.record)).copy
@@ -92,12 +118,9 @@ def run_process(task: Task, records: Iterable[Decoded], stored: Iterable[Row]) -
         processing.process(key, before.get(key, ()), placed, out)
     names = [name for name, _ in run_columns(schema)]
     rows = [dict(zip(names, row, strict=True)) for row in out.rows]
-    emitted = sorted(out.emitted, key=lambda e: e[:4])
-    return Processed(
+    return replace(
+        _processed(operator, out),
         rows=sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys))),
-        emitted=[_decoded(task.operator, e) for e in emitted],
-        sunk=[_sunk(task.operator, e) for e in emitted],
-        failed={letter[:4]: letter.reason for letter in out.letters},
         operator_state=lists.join_parts({n: s.changed_parts() for n, s in states.items()})
         if lists and states
         else None,
@@ -125,9 +148,9 @@ def chained_letters(
     ]
 
 
-def _lists(task: Task) -> OperatorStateType | None:
-    given = task.plan.operator_states.get(task.operator.uid, OperatorState())
-    return OperatorStateType.of(task.operator, given, min(task.parallelism, task.schema.key_groups))
+def _lists(task: Task, operator: Process) -> OperatorStateType | None:
+    given = task.plan.operator_states.get(operator.uid, OperatorState())
+    return OperatorStateType.of(operator, given, min(task.parallelism, task.schema.key_groups))
 
 
 def _order(operator: Process) -> Any:
@@ -140,11 +163,11 @@ def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
     return PositionedRecord(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
 
 
-def _names(operator: Process) -> Sequence[str]:
-    return [] if operator.emitted is None else [name for name, _ in operator.emitted.fields]
+def _names(operator: Process | FlatMap) -> Sequence[str]:
+    return [name for output in operator.outputs for name, _ in output.emitted.fields]
 
 
-def _decoded(operator: Process, e: Emitted) -> Decoded:
+def _decoded(operator: Process | FlatMap, e: Emitted) -> Decoded:
     return Decoded(
         topic=e.topic,
         partition=e.partition,
@@ -156,7 +179,7 @@ def _decoded(operator: Process, e: Emitted) -> Decoded:
     )
 
 
-def _sunk(operator: Process, e: Emitted) -> dict[str, Any]:
+def _sunk(operator: Process | FlatMap, e: Emitted) -> dict[str, Any]:
     own = (operator.uid, e.topic, e.partition, e.offset, e.n)
     fields = dict(zip(_names(operator), e.fields, strict=True))
     return fields | dict(zip((name for name, _ in ROW_ID), own, strict=True))

@@ -1,0 +1,61 @@
+"""Passes records through the function of a FlatMap: records in, emitted records and failed ones out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.declare.flat_map import FlatMap
+from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.processing.emitted_rows import RowEncoder
+from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
+from tidemark.processing.processor import emitted_number, function_error
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlatMapper:
+    """A FlatMap that is ready to run anywhere.
+
+    Attributes:
+        operator: the declaration.
+        encoder: its output.
+    """
+
+    operator: FlatMap
+    encoder: RowEncoder
+
+    @classmethod
+    def of(cls, operator: FlatMap) -> "FlatMapper":
+        """Binds a declaration."""
+        return cls(operator=operator, encoder=RowEncoder.of(operator.outputs))
+
+    def process(self, records: Iterable[PositionedRecord], out: Output) -> None:
+        """Calls the function for each record; its rows are added once it has yielded the last of them.
+
+        Args:
+            records: in any order; read one by one.
+            out: the output is added here.
+
+        Raises:
+            ProcessFunctionError: the function raised, or yielded something other than its `emits` class, and the
+                operator makes no dead letters.
+        """
+        for record in records:
+            try:
+                rows = self._rows(record)
+            except MemoryError:
+                raise
+            except Exception as error:
+                failure = function_error(self.operator.uid, None, record, error)
+                if self.operator.on_error == "fail":
+                    raise failure from error
+                out.letters.append(FailedRecord(*record[:4], Reason.PROCESS_FAILED.at(failure.kind)))
+            else:
+                out.emitted += rows
+
+    def _rows(self, at: PositionedRecord) -> list[Emitted]:
+        found = self.operator.function(at.record)
+        return [
+            Emitted(
+                at.topic, at.partition, at.offset, emitted_number(at.n, n), at.event_time, self.encoder.encode(item)
+            )
+            for n, item in enumerate(() if found is None else found)
+        ]
