@@ -21,6 +21,10 @@ setup-s3: ## Fetch the jars that Spark needs for a warehouse in a bucket as well
 setup-minio: setup ## Build MinIO with Go, into a cache of yours, so that the tests of S3 run on it too
 	@$(BIN)/python -m devstack.minio
 
+.PHONY: setup-registry
+setup-registry: setup ## Fetch Apicurio, a schema registry, into a cache of yours, for the tests of Avro
+	@$(BIN)/python -m devstack.apicurio
+
 .PHONY: setup-driver
 setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
 	@$(BIN)/python -m tidemark.engine.session.class_archive $(or $(TIDEMARK_JARS),.jars)
@@ -59,16 +63,19 @@ env: ## Make the secrets of docker-compose.yaml in .env, where they are missing
 .PHONY: test
 test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 	@-$(BIN)/python -m devstack.minio
+	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-more
 test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, clusters, S3
 	@-$(BIN)/python -m devstack.minio
+	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-nightly
 test-nightly: setup-s3 ## Run the demo in a bucket, large state, other systems, and random tests with more cases
 	@-$(BIN)/python -m devstack.minio
+	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=100000 TIDEMARK_TEST_RACES=40000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \

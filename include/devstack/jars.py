@@ -120,8 +120,8 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles:
         TidemarkError: Ivy could not resolve a profile, or a jar has a wrong sum.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    launcher = (str(java), *_proxy_options(env))
-    settings = _write_settings(folder, Path(env.get("HOME", os.path.expanduser("~"))))
+    options, settings = ivy_options(folder, env)
+    launcher = (str(java), *options)
     running = {}
     for profile in profiles:
         shutil.rmtree(folder / profile, ignore_errors=True)
@@ -139,6 +139,16 @@ def fetch(folder: Path, java: Path, ivy: Path, env: Mapping[str, str], profiles:
         )
     check(folder, profiles=profiles)
     shutil.rmtree(folder / "ivy", ignore_errors=True)
+
+
+def ivy_options(folder: Path, env: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return options of Java and arguments of Ivy for the proxies and the Maven mirror of this machine.
+
+    Args:
+        folder: where to write Ivy's settings.
+        env: the environment, which may name proxies.
+    """
+    return _proxy_options(env), _write_settings(folder, Path(env.get("HOME", os.path.expanduser("~"))))
 
 
 def _ivy_arguments(profile: str, folder: Path) -> list[str]:

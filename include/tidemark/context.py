@@ -5,9 +5,9 @@ Each part is created on first use, and only then imports its library: a command 
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -18,14 +18,22 @@ from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.environment import Observers, SystemClock, WarehouseLocation, find_pipeline, lazy_proxy, random_id
+from tidemark.environment import (
+    HostLocks,
+    Observers,
+    SystemClock,
+    WarehouseLocation,
+    find_pipeline,
+    lazy_proxy,
+    random_id,
+)
 from tidemark.errors import CheckpointExpiredError, EngineError
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.canonical import sha256_of
 from tidemark.model.core.names import checked_name
-from tidemark.ports import CheckpointStore, Clock, ForeignTables, HeldLock, Sender, SourceLog, StepListener, TableFiles
+from tidemark.ports import CheckpointStore, Clock, ForeignTables, Sender, SourceLog, StepListener, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
 
@@ -52,7 +60,7 @@ class Context:
         self.warehouse = WarehouseLocation(settings)
         self.observers = Observers(settings)
         self._indexes: dict[str, ManifestIndex] = {}
-        self._locks: dict[tuple[str, str], HeldLock] = {}
+        self._locks = HostLocks(self.warehouse, self.clock)
 
     def pipeline(self, name: str) -> Pipeline:
         """Returns the declaration of a pipeline; see `environment.find_pipeline`."""
@@ -232,8 +240,10 @@ class Context:
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""
         from tidemark.coordinator.checkpoints.job import CheckpointJob
+        from tidemark.coordinator.records.schema_book import StoredBook, StoredSchemas
         from tidemark.engine.compute import SparkCompute
         from tidemark.engine.read.source import KafkaOptions
+        from tidemark.environment import open_registry
 
         objects = self.coordinator(pipeline.name).objects
         return CheckpointJob(
@@ -244,6 +254,7 @@ class Context:
                 log=self.log,
                 foreign=self.foreign_tables,
                 blocked=Erasures(objects).blocked_keys,
+                open_book=cache(lambda: StoredBook(StoredSchemas(objects), open_registry(self.settings))),
             ),
             tables=self.tables,
             clock=self.clock,
@@ -267,28 +278,17 @@ class Context:
                 owned.check()
             raise
 
-    @contextmanager
-    def lock(self, name: str, timeline: str, timeout: timedelta = LOCK_TIMEOUT) -> Iterator[None]:
+    def lock(self, name: str, timeline: str, timeout: timedelta = LOCK_TIMEOUT) -> AbstractContextManager[None]:
         """Locks a timeline on this host until `timeout`; each attempt restarts it. Correctness does not depend on it.
 
         Raises:
             BusyError: another process holds it.
         """
-        from tidemark.storage.local_store import FileTimelineLock
-
-        folder = self.warehouse.local_folder / checked_name("pipeline", name) / "locks"
-        with FileTimelineLock(folder, self.clock.now_ms).hold(timeline, timeout) as held:
-            self._locks[name, timeline] = held
-            try:
-                yield
-            finally:
-                del self._locks[name, timeline]
+        return self._locks.hold(checked_name("pipeline", name), timeline, timeout)
 
     def renew_lock(self, pipeline: Pipeline, plan: CheckpointPlan) -> None:
         """Restarts the timeout of the lock when an attempt begins."""
-        held = self._locks.get((pipeline.name, plan.slot.timeline))
-        if held is not None:
-            held.renew(pipeline.checkpoint_timeout)
+        self._locks.renew(pipeline.name, plan.slot.timeline, pipeline.checkpoint_timeout)
 
 
 def open_context(settings: Settings | None = None) -> Context:

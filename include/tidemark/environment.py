@@ -9,6 +9,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tidemark.declare.pipeline import BESIDE, Pipeline
 from tidemark.errors import DeclarationError, NotFoundError, TidemarkError
 from tidemark.model.core.names import S3Url, checked_name
+from tidemark.ports import Clock, HeldLock
 from tidemark.settings import Settings
 from tidemark.telemetry.bounded import Bounded
 
 if TYPE_CHECKING:
     from tidemark.ports.observing import LineageSink, Metrics
+    from tidemark.ports.registries import SchemaRegistry
     from tidemark.storage.local_store import Root
     from tidemark.storage.s3_folder import S3Folder
 
@@ -73,6 +76,55 @@ def lazy_proxy(make: Callable[[], T]) -> T:
     import the client and look for a broker each time a command lists checkpoints.
     """
     return cast(T, _Lazy(make))
+
+
+class HostLocks:
+    """The locks of timelines that this process holds, so that no other one of this host does the same work."""
+
+    def __init__(self, warehouse: "WarehouseLocation", clock: Clock) -> None:
+        self._warehouse, self._clock = warehouse, clock
+        self._held: dict[tuple[str, str], HeldLock] = {}
+
+    @contextmanager
+    def hold(self, name: str, timeline: str, timeout: timedelta) -> Iterator[None]:
+        """Holds the lock of a pipeline's timeline for a block, or until `timeout`.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        from tidemark.storage.local_store import FileTimelineLock
+
+        folder = self._warehouse.local_folder / name / "locks"
+        with FileTimelineLock(folder, self._clock.now_ms).hold(timeline, timeout) as held:
+            self._held[name, timeline] = held
+            try:
+                yield
+            finally:
+                del self._held[name, timeline]
+
+    def renew(self, name: str, timeline: str, timeout: timedelta) -> None:
+        """Restarts the timeout of a lock; does nothing if it is not held."""
+        held = self._held.get((name, timeline))
+        if held is not None:
+            held.renew(timeout)
+
+
+def open_registry(settings: Settings) -> "SchemaRegistry":
+    """Returns the schema registries of the settings; nothing is sent before the first question."""
+    from tidemark.kafka.schema_registry import HttpRegistry, RegistryLogin
+
+    password = settings.schema_registry_password
+    return HttpRegistry(
+        login=RegistryLogin(
+            address=settings.schema_registry or "",
+            user=settings.schema_registry_user or "",
+            password=password.get_secret_value() if password else "",
+            password_file=settings.schema_registry_password_file,
+            ca=settings.schema_registry_ssl_ca,
+            certificate=settings.schema_registry_ssl_certificate,
+            key=settings.schema_registry_ssl_key,
+        )
+    )
 
 
 class WarehouseLocation:

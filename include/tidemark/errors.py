@@ -21,6 +21,8 @@
         ├── StoreError                 the store could not be read or written
         ├── BrokerError                Kafka did not answer, or refused
         │   └── RecordRefusedError     Kafka refuses one record of a sink; the message names it by its id
+        ├── RegistryUnavailableError   the schema registry did not answer, or refused
+        ├── SchemaChangedError         the schema registry has another schema under an id that is in use
         ├── EngineError                Spark failed
         ├── CheckpointExpiredError     an attempt passed checkpoint_timeout
         ├── DeadLettersExceededError   too large a share of the records could not be applied
@@ -200,6 +202,14 @@ class RecordRefusedError(BrokerError):
     record: str = ""
     size: int = 0
     why: str = ""
+
+
+class RegistryUnavailableError(TidemarkError):
+    """The schema registry did not answer after several tries, or refused the request; a later attempt asks again."""
+
+
+class SchemaChangedError(TidemarkError):
+    """The schema registry has another schema under an id by which records were decoded; no retry will help."""
 
 
 class EngineError(TidemarkError):

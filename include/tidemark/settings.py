@@ -60,7 +60,10 @@ _LOGIN_MODULES: dict[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_TOKEN_FILES = ("spark_token_file", "airflow_token_file")
+_REGISTRY_FILES = tuple(f"schema_registry_{name}" for name in ("password_file", "ssl_ca", "ssl_certificate", "ssl_key"))
+_TOKEN_FILES = ("spark_token_file", "airflow_token_file", *_REGISTRY_FILES)
+_REGISTRY = ("schema_registry", "schema_registry_user", "schema_registry_password")
+_EMPTY_IS_UNSET = ("spark_token", "airflow_url", "airflow_token", *_REGISTRY)
 _FILES = ("kafka_sasl_password_file", "kafka_ssl_ca", "kafka_ssl_certificate", "kafka_ssl_key")
 _LONGEST_FILE = 1024 * 1024
 
@@ -285,6 +288,14 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
     kafka_controller_port: Port | None = None
     spark_port: Port | None = None
     spark_parallelism: int | None = Field(None, ge=1, le=10_000)
+    schema_registry: str | None = Field(None, repr=False)
+    schema_registry_user: str | None = None
+    schema_registry_password: SecretStr | None = None
+    schema_registry_password_file: Path | None = None
+    schema_registry_ssl_ca: Path | None = None
+    schema_registry_ssl_certificate: Path | None = None
+    schema_registry_ssl_key: Path | None = None
+    schema_registry_connection: str | None = None
     airflow_port: Port | None = None
     airflow_database: SecretStr | None = None
     airflow_url: str | None = None
@@ -312,7 +323,7 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings):
             "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
             "jars": _below(root, values["jars"]) if values.get("jars") else None,
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
-            **{name: values.get(name) or None for name in ("spark_token", "airflow_url", "airflow_token")},
+            **{name: values.get(name) or None for name in _EMPTY_IS_UNSET},
             **{name: _below(root, values[name]) if values.get(name) else None for name in _TOKEN_FILES},
         }
 

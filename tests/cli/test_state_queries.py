@@ -26,7 +26,7 @@ from tidemark.errors import DataLostError
 from tidemark.model.checkpoint.manifest import Sealed
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations.replay import Rehearsal
-from tidemark.ports import Attempt, StepListener
+from tidemark.ports import Attempt
 
 VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
 
@@ -285,7 +285,7 @@ def test_the_printed_query_for_spark_names_versions_and_ranges(shop: AskedShop) 
 def _replayed(shop: AskedShop, *arguments: str, spoil: bool = False) -> Answer:
     """The command with the line's engine in place of Spark."""
 
-    def rehearse(context: Context, pipeline: Any, attempt: Attempt, crash: StepListener) -> Sealed:
+    def rehearse(context: Context, pipeline: Any, attempt: Attempt, *_: object) -> Sealed:
         if spoil:
             plan = attempt.plan
             first = next(iter(plan.ranges))

@@ -45,6 +45,7 @@ from tidemark.model.retention.publication_records import (
 )
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
+from tidemark.model.schema.registry_schemas import StoredSchema
 
 
 @cache
@@ -201,6 +202,8 @@ def written() -> dict[str, tuple[str, bytes]]:
         write_id="w",
     )
     put(keys.redrive_key(1), asked)
+    schema = StoredSchema(registry="default", id=7, type="AVRO", text="0" * 64, references=(("shop.Money", "1" * 64),))
+    put(keys.schema_key("default", 7), schema)
     put(keys.redrive_withdrawal_key(1), RedriveWithdrawal(number=1, owner="me", at_ms=2, write_id="w"))
     return {json.loads(raw)["kind"]: (key, raw) for key, raw in bank.store.objects.items() if key.endswith(".json")}
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.airflow.connection_lookup import find_connection, forget_variables, place_fields
-from tidemark.airflow.kafka_connection import kafka_fields
+from tidemark.airflow.kafka_connection import kafka_fields, registry_fields
 from tidemark.airflow.s3_connection import connection_variables, is_without_credentials, place_credentials
 from tidemark.airflow.spark_connection import connect_fields
 
@@ -22,13 +22,14 @@ class ConnectionKind:
     """How Tidemark takes connections of one type.
 
     Attributes:
-        conn_type: the type of connection in Airflow; the default connection is named after it.
+        conn_type: the type of connection in Airflow.
         setting: the setting that names a connection; an empty name takes none.
         address: the setting that, if set, makes a connection unnecessary, because credentials belong to their cluster;
             None = there is no such setting.
         takes_default: whether the default connection applies if the setting names none.
         read: returns the values that a connection with this id says; refuses a field that Tidemark does not support.
         place: sets the variables of this process for the values of the connection with this id.
+        default: id of the default connection; empty = it is named after the type.
     """
 
     conn_type: str
@@ -37,6 +38,7 @@ class ConnectionKind:
     takes_default: Callable[["Settings"], bool]
     read: Callable[["Connection", str], dict[str, str]]
     place: Callable[[str, Mapping[str, str], "Settings"], None] = place_fields
+    default: str = ""
 
 
 def is_down(service: "EmbeddedService", settings: "Settings") -> bool:
@@ -69,8 +71,16 @@ KINDS = (
         read=connection_variables,
         place=place_credentials,
     ),
+    ConnectionKind(
+        conn_type="http",
+        setting="schema_registry_connection",
+        address="schema_registry",
+        takes_default=lambda settings: True,
+        read=registry_fields,
+        default="schema_registry_default",
+    ),
 )
-"""Each type of connection. A schema registry will be one more entry."""
+"""Each type of connection."""
 
 
 def take_connections() -> None:
@@ -103,7 +113,7 @@ def take_connection(kind: ConnectionKind, settings: "Settings") -> None:
     from tidemark.settings import PREFIX
 
     named: str | None = getattr(settings, kind.setting)
-    name = f"{kind.conn_type}_default" if named is None and kind.takes_default(settings) else named
+    name = (kind.default or f"{kind.conn_type}_default") if named is None and kind.takes_default(settings) else named
     if not name:
         return
     found = find_connection(name, PREFIX + kind.setting.upper() if named else None, kind.conn_type)

@@ -1,6 +1,6 @@
-"""Kafka's address and credentials from an Airflow connection of type `kafka`, as its provider has it.
+"""Kafka's address and credentials, and those of its schema registry, from Airflow connections.
 
-The extras of such a connection are options of librdkafka.
+Kafka's has type `kafka`, as its provider has it: the extras are options of librdkafka. The registry's has type `http`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -53,3 +53,36 @@ def kafka_fields(connection: "Connection", name: str) -> dict[str, str]:
             f"the connection {name} has no bootstrap.servers", next=f"add it to the extras of {name} in Airflow."
         )
     return fields
+
+
+REGISTRY_EXTRAS = {name: f"schema_registry_{name}" for name in ("ssl_ca", "ssl_certificate", "ssl_key")}
+"""The setting for each extra of a registry's connection; the values are paths on the worker."""
+
+
+def registry_fields(connection: "Connection", name: str) -> dict[str, str]:
+    """Returns the settings that a connection to a schema registry says. Its `schema` is http or https, http if empty.
+
+    Raises:
+        UsageError: it has a field that Tidemark does not support, or no host.
+    """
+    extras: dict[str, Any] = connection.extra_dejson
+    unknown = sorted(set(extras) - set(REGISTRY_EXTRAS))
+    if unknown:
+        raise unfit_connection(
+            f"the connection {name} has {', '.join(unknown)}, which Tidemark does not support",
+            next=f"remove it from the connection {name}; extras may be {', '.join(REGISTRY_EXTRAS)}.",
+        )
+    host = (connection.host or "").strip("/")
+    if not host:
+        raise unfit_connection(f"the connection {name} has no host", next=f"add it to {name} in Airflow.")
+    scheme, _, place = host.rpartition("://")
+    where, slash, path = place.partition("/")
+    port = f":{connection.port}" if connection.port else ""
+    address = f"{scheme or connection.schema or 'http'}://{where}{port}{slash}{path}"
+    fields = {
+        "schema_registry": address,
+        "schema_registry_user": connection.login or "",
+        "schema_registry_password": connection.password or "",
+        **{REGISTRY_EXTRAS[extra]: str(value) for extra, value in extras.items()},
+    }
+    return {setting: value for setting, value in fields.items() if value}

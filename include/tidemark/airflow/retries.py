@@ -23,6 +23,7 @@ from tidemark.errors import (
     DeclarationError,
     NotFoundError,
     RecordRefusedError,
+    SchemaChangedError,
     StoppedError,
     TargetChangedError,
     TidemarkError,
@@ -39,7 +40,15 @@ STRATEGIES: dict[str, RestartStrategy] = {
 """Flink's four restart strategies, with Flink's defaults."""
 
 BUSY_DELAY = timedelta(seconds=10)
-HOPELESS = (UsageError, NotFoundError, DataLostError, StoppedError, RecordRefusedError, TargetChangedError)
+HOPELESS = (
+    UsageError,
+    NotFoundError,
+    DataLostError,
+    StoppedError,
+    RecordRefusedError,
+    SchemaChangedError,
+    TargetChangedError,
+)
 """Errors that a retry would meet again, whether or not there is a plan to abort."""
 
 

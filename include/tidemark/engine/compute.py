@@ -33,6 +33,7 @@ from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
+from tidemark.ports.registries import OpenBook
 
 
 # Compares what a batch adds to limited fields with what the keys already hold; see `model.kinds.base.sql`. It reads
@@ -91,6 +92,7 @@ class SparkCompute:
         log: returns the current topic ids, to compare with those of the plan after the read; None = no comparison.
         foreign: tables that broadcast states copy; None if there are none.
         blocked: keys whose records are dropped.
+        open_book: opens the schemas of this attempt; None = formats keep the schemas that they have.
     """
 
     pipeline: Pipeline
@@ -99,6 +101,7 @@ class SparkCompute:
     log: Log | None = None
     foreign: ForeignTables | None = None
     blocked: Blocked = none_blocked
+    open_book: OpenBook | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -117,6 +120,7 @@ class SparkCompute:
             raw=lambda name: read_ranges(self.spark, plan, name, self.kafka),
             blocked=self.blocked(plan),
             folders=folders,
+            open_book=self.open_book,
         )
         intake = reader.read()
         try:
@@ -136,6 +140,7 @@ class SparkCompute:
                 plan=plan,
                 redrive=redrive,
                 blocked=blocked_in_letters(self.blocked, plan, redrive),
+                open_book=self.open_book,
             )
             for redrive in plan.redrives
         }
@@ -181,6 +186,7 @@ class SparkBatch:
         self._processed: dict[str, ProcessFrame] = {}
         self._letters_again = compute.redriven(plan)
         self._redriven: dict[str, DataFrame] = {}
+        self._note_unknown()
 
     def prepare(self, uid: str) -> UidCounts:
         """Counts emitted and joined records, which are known only now, and runs the function of an operator."""
@@ -307,6 +313,12 @@ class SparkBatch:
         for done in self._processed.values():
             done.release()
 
+    def _note_unknown(self) -> None:
+        """Adds the ids of unknown schemas to the facts, of the records and the dead letters that were read so far."""
+        open_book = self._compute.open_book
+        if open_book and any(source.format.needs_schemas_of for source in self._compute.pipeline.inputs.values()):
+            self.facts = replace(self.facts, unknown_schemas=open_book().unknown)
+
     def _redrive(self, uid: str) -> None:
         """Reads the dead letters that an operator gets again, and adds them to its counts."""
         letters, schema = self._letters_again[uid], self._plan.schemas[uid]
@@ -314,6 +326,7 @@ class SparkBatch:
             self._redriven[uid] = letters.decoded().persist()
             joined = join_states(self._redriven[uid], schema.joins, self._broadcast)
             self.counts[uid] = letters.counted(self.counts[uid], joined)
+        self._note_unknown()
 
     def _failed_again(self, uid: str) -> int:
         if uid not in self._redriven or not self._processed[uid].failed:

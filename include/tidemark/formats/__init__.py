@@ -11,17 +11,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidemark.formats.avro import Avro
     from tidemark.formats.csv import Csv
     from tidemark.formats.json import Json
+    from tidemark.formats.json_schema import JsonSchema
     from tidemark.formats.record_format import BadRecord, RecordFormat
     from tidemark.formats.text import Text
 
-__all__ = ["BadRecord", "Csv", "Json", "RecordFormat", "Text"]
+__all__ = ["Avro", "BadRecord", "Csv", "Json", "JsonSchema", "RecordFormat", "Text"]
 
 _HOMES = {
+    "Avro": "avro",
     "BadRecord": "record_format",
     "Csv": "csv",
     "Json": "json",
+    "JsonSchema": "json_schema",
     "RecordFormat": "record_format",
     "Text": "text",
 }

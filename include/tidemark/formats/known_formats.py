@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+from tidemark.formats.avro import Avro
 from tidemark.formats.csv import Csv
 from tidemark.formats.json import Json
+from tidemark.formats.json_schema import JsonSchema
 from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
 
-FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv)}
+FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv, Avro, JsonSchema)}
 """Formats by name."""
 
 

@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType, record_type
+from tidemark.model.schema.registry_schemas import Schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +50,15 @@ class RecordFormat(ABC):
 
     name: ClassVar[str]
     reasons: ClassVar[tuple[str, ...]]
+
+    @property
+    def needs_schemas_of(self) -> str | None:
+        """Name of the registry whose schemas the values name by Confluent's frame; None = none, or they are bound."""
+        return None
+
+    def bind_schemas(self, schemas: Schemas) -> Self:  # noqa: ARG002
+        """Returns the same format, which decodes by these schemas of its registry; by default it uses none."""
+        return self
 
     def bind(self, record: type) -> FieldType:
         """Returns the struct of a record dataclass, checked against what the format can fill.

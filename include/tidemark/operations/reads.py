@@ -15,6 +15,7 @@ from tidemark.declare.retention import Retention, restore_points
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.object_keys import query_key
 from tidemark.model.retention.savepoint import TombstoneRecord
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, with_state
 from tidemark.operations import savepoints
@@ -137,7 +138,7 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
     name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
     if name is None:
         return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
-    text = context.coordinator(checkpoint.plan.pipeline).objects.query(name)
+    text = context.coordinator(checkpoint.plan.pipeline).objects.text(query_key, name)
     return bind_clocks(text, checkpoint.now, dialect)
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.records.tombstones import read_release
 from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.sources import KafkaSource
 from tidemark.errors import DataLostError, ReleasedError, StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -99,7 +101,7 @@ def replay(
             f" now {pipeline.fingerprint[:12]}), so a difference would prove nothing",
             next="check out the earlier code, or compare anyway with --force.",
         )
-    ungated = replace(pipeline, gate=None, max_dead_letters=1.0)
+    ungated = _with_its_schemas(context, replace(pipeline, gate=None, max_dead_letters=1.0), found)
     try:
         with context.warehouse.scratch(name) as scratch:
             rehearsal = Rehearsal(found.plan, scratch)
@@ -112,6 +114,25 @@ def replay(
             safe=f"{found.plan.name} itself is intact; nothing was written.",
             next=f"tidemark checkpoint list {name}    (replay a later one, whose records Kafka still has).",
         ) from error
+
+
+def _with_its_schemas(context: Context, pipeline: Pipeline, found: Checkpoint) -> Pipeline:
+    """Returns the pipeline with formats that decode by stored schemas; ids that were unknown then are still unknown."""
+    if not any(source.format.needs_schemas_of for source in pipeline.inputs.values()):
+        return pipeline
+    stored, unknown = StoredSchemas(context.coordinator(pipeline.name).objects), found.sealed.facts.unknown_schemas
+
+    def bound(source: KafkaSource) -> KafkaSource:
+        return replace(source, format=stored.bind(source.format, unknown))
+
+    return replace(
+        pipeline,
+        source=None,
+        sources={name: bound(source) for name, source in pipeline.sources.items()},
+        broadcast=[
+            replace(b, source=bound(b.source)) if isinstance(b.source, KafkaSource) else b for b in pipeline.broadcast
+        ],
+    )
 
 
 def _refuse_released_input(context: Context, name: str, found: Checkpoint) -> None:

@@ -13,10 +13,11 @@ from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord
 from tidemark.answers.shown_bytes import text_of
 from tidemark.context import Context
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.formats.json import decode_key
 from tidemark.formats.known_formats import format_of
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
@@ -31,8 +32,32 @@ LONGEST = 1024 * 1024
 """Bytes of the longest value that is decoded; a longer value counts as a match, so that it is not missed."""
 
 
-def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
+TopicFormats = Mapping[str, RecordFormat | None]
+"""The format of each topic, as the plan of a checkpoint pins it; None if it is not registered."""
+
+
+def topic_formats(context: Context, name: str, plan: CheckpointPlan) -> dict[str, RecordFormat | None]:
+    """Returns the formats of a plan's topics, with the schemas by which its checkpoint decodes or has decoded.
+
+    Schemas come from the warehouse, never from their registry.
+    """
+    found = _pinned(plan)
+    if not any(its and its.needs_schemas_of for its in found.values()):
+        return found
+    coordinator = context.coordinator(name)
+    made, stored = coordinator.timelines.find(plan.id), StoredSchemas(coordinator.objects)
+    unknown = {} if made is None else made.sealed.facts.unknown_schemas
+    return {topic: its and stored.bind(its, unknown) for topic, its in found.items()}
+
+
+def _pinned(plan: CheckpointPlan) -> dict[str, RecordFormat | None]:
+    return {topic: format_of(plan.format_of(topic)) for topic in plan.topic_ids}
+
+
+def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFormats | None = None) -> Wanted | None:
     """A test for records of a key, by the manifest alone; None if the key is the result of a join.
+
+    Formats whose values name schemas need `formats`, from `topic_formats`.
 
     Every record of an unregistered format matches. A record that does not decode belongs to no key. An operator that
     reads another operator has no records of its own, so none matches.
@@ -48,10 +73,10 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str]) -> Wanted | None:
     record = _record_of([(path, column.type) for path, column in zip(paths, schema.keys, strict=True)])
     columns = [(column.name, column.type) for column in schema.keys]
 
-    formats = {topic: format_of(plan.format_of(topic)) for topic in plan.topic_ids}
+    known = _pinned(plan) if formats is None else formats
 
     def fits(tp: TopicPartition, found: LogRecord) -> bool:
-        its_format = formats[tp.topic]
+        its_format = known[tp.topic]
         if found.size > LONGEST or its_format is None:
             return True
         try:
@@ -127,7 +152,8 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
     """
     plan = _plan(context, name, checkpoint)
     ranges = _asked(plan, query)
-    wanted = by_key(plan, query.uid, query.key) if query.key and query.uid is not None else None
+    formats = topic_formats(context, name, plan)
+    wanted = by_key(plan, query.uid, query.key, formats) if query.key and query.uid is not None else None
     shown, held = _held(context, name, plan, ranges)
     going = _from(held, query.after)
     if not _TURNS.acquire(timeout=1.0):
@@ -141,7 +167,7 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
         checkpoint=plan.name,
         by_key=wanted is not None,
         ranges=shown,
-        records=_records(context, name, plan, query.uid, found),
+        records=_records(found, formats, _reasons(context, name, plan, query.uid, found)),
         looked_at=found.looked_at,
         stopped_by=found.stopped_by,
         next=None if found.next is None else f"{found.next[0]}:{found.next[1]}",
@@ -164,6 +190,7 @@ def read_dead_letters(
     ack = made.ack(uid)
     handle = StateHandle() if ack is None else ack.dead_letters
     found = dead_letters(context.warehouse.root, handle, checkpoint, limit, offset)
+    formats = topic_formats(context, name, made.plan)
     rows = [
         ShownDeadLetter(
             partition=f"{row['topic']}-{row['partition']}",
@@ -171,16 +198,16 @@ def read_dead_letters(
             timestamp=row["timestamp"].isoformat(),
             reason=row["reason"],
             key=text_of(row["key"]),
-            value=text_of(row["value"], _renderer(made.plan, row["topic"])),
+            value=text_of(row["value"], _renderer(formats, row["topic"])),
         )
         for row in found["rows"]
     ]
     return DeadLetterPage(checkpoint=made.plan.name, uid=uid, matching=found["count"], rows=rows)
 
 
-def _renderer(plan: CheckpointPlan, topic: str) -> Callable[[bytes], bytes] | None:
+def _renderer(formats: TopicFormats, topic: str) -> Callable[[bytes], bytes] | None:
     """The function that renders values of a topic; None if they are shown as they are."""
-    found = format_of(plan.format_of(topic))
+    found = formats.get(topic)
     return None if found is None else found.render
 
 
@@ -222,16 +249,15 @@ def _held(
 
 
 def _records(
-    context: Context, name: str, plan: CheckpointPlan, uid: str | None, found: BoundedRead
+    found: BoundedRead, formats: TopicFormats, reasons: Mapping[tuple[TopicPartition, int], dict[str, str]]
 ) -> list[ShownRecord]:
-    reasons = _reasons(context, name, plan, uid, found)
     return [
         ShownRecord(
             partition=str(tp),
             offset=record.offset,
             timestamp=iso(record.timestamp_ms) if record.timestamp_ms >= 0 else None,
             key=text_of(record.key),
-            value=text_of(record.value, _renderer(plan, tp.topic)),
+            value=text_of(record.value, _renderer(formats, tp.topic)),
             dead_letters=reasons.get((tp, record.offset), {}),
         )
         for tp, record in found.records

@@ -31,6 +31,8 @@ from tidemark.errors import (
     GateFailedError,
     ProcessFunctionError,
     RecordRefusedError,
+    RegistryUnavailableError,
+    SchemaChangedError,
     StateOverflowError,
     StoreError,
 )
@@ -54,6 +56,8 @@ ERRORS = [
     (CorruptObjectError("damaged", next="x"), R.INPUT_LOST),
     (BrokerError("down", next="x"), R.BROKER_ERROR),
     (RecordRefusedError("too large", next="x"), R.RECORD_REFUSED),
+    (RegistryUnavailableError("503", next="x"), R.REGISTRY_UNAVAILABLE),
+    (SchemaChangedError("other ids", next="x"), R.SCHEMA_CHANGED),
     (StoreError("full", next="x"), R.STORE_ERROR),
     (ConflictError("twice", next="x"), R.STORE_ERROR),
     (EngineError("spark", next="x"), R.ENGINE_ERROR),

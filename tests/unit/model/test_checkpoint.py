@@ -128,7 +128,7 @@ def test_which_reasons_count_and_which_abort() -> None:
     assert uncounted == {"MIN_PAUSE", "STOPPED", "DECLINED", "SUBSUMED", "CODE_CHANGED", "STATE_ERASED", "PROMOTED"}
     retried = {r.name for r in FailureReason if not r.aborts}
     assert retried == {
-        *("BROKER_ERROR", "STORE_ERROR", "ENGINE_ERROR", "MIN_PAUSE"),
+        *("BROKER_ERROR", "REGISTRY_UNAVAILABLE", "STORE_ERROR", "ENGINE_ERROR", "MIN_PAUSE"),
         *("STOPPED", "PUBLISH_FAILED", "RECORD_REFUSED", "SUBSUMED", "TASK_FAILURE"),
     }
     assert {r.name for r in FailureReason if r.waits} == {"RECORD_REFUSED"}

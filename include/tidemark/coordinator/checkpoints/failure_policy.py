@@ -20,6 +20,8 @@ from tidemark.errors import (
     GateFailedError,
     ProcessFunctionError,
     RecordRefusedError,
+    RegistryUnavailableError,
+    SchemaChangedError,
     StateOverflowError,
     StoreError,
     TidemarkError,
@@ -39,6 +41,8 @@ _REASONS: tuple[tuple[type[TidemarkError], FailureReason], ...] = (
     (CorruptObjectError, FailureReason.INPUT_LOST),
     (RecordRefusedError, FailureReason.RECORD_REFUSED),
     (BrokerError, FailureReason.BROKER_ERROR),
+    (RegistryUnavailableError, FailureReason.REGISTRY_UNAVAILABLE),
+    (SchemaChangedError, FailureReason.SCHEMA_CHANGED),
     (StoreError, FailureReason.STORE_ERROR),
     (EngineError, FailureReason.ENGINE_ERROR),
     # Another process continued: it subsumes the work of this attempt.

@@ -37,6 +37,7 @@ from tidemark.model.retention.promotion_claims import PromotionClaim
 from tidemark.model.retention.publication_records import PublicationBegun, PublicationDone
 from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
+from tidemark.model.schema.registry_schemas import StoredSchema
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
 from tidemark.sinks import known_sinks as known_sinks  # manifests ask for the traits that it registers
 
@@ -72,6 +73,7 @@ KINDS: dict[type, str] = {
     RunRecord: "run",
     SavepointRecord: "savepoint",
     SkippedRecord: "skip",
+    StoredSchema: "schema",
     StopRecord: "stop",
     SweepRecord: "sweep",
     SweptRecord: "swept",
@@ -117,26 +119,30 @@ class Objects:
         """
         return self._put(key, encode(value))
 
-    def put_query(self, text: str) -> str:
-        """Puts a text of SQL under its hash and returns the hash. An existing text is left alone.
+    def put_text(self, key_of: Callable[[str], str], text: str) -> str:
+        """Puts a text under its hash and returns the hash. An existing text is left alone.
+
+        Args:
+            key_of: returns the key of a hash: `query_key` for SQL, `schema_text_key` for schemas.
+            text: the text.
 
         Raises:
             StoreError: as in `put`.
         """
         body = text.encode()
         name = canonical.sha256_of(body)
-        key = keys.query_key(name)
+        key = key_of(name)
         if self.store.get(key) is None:
             self._put(key, body)
         return name
 
-    def query(self, name: str) -> str:
-        """Returns the text of SQL with a hash.
+    def text(self, key_of: Callable[[str], str], name: str) -> str:
+        """Returns the text with a hash.
 
         Raises:
             CorruptObjectError: the text is gone or damaged.
         """
-        key = keys.query_key(name)
+        key = key_of(name)
         body = self.store.get(key)
         if body is None or canonical.sha256_of(body) != name:
             raise _corrupt(key, "it is gone" if body is None else "its content does not match its name")

@@ -344,7 +344,7 @@ class Freezer:
         self.listener("queries", "before")
         for schema in draft.schemas.values():
             for text in stored_texts(schema).values():
-                self.objects.put_query(text)
+                self.objects.put_text(keys.query_key, text)
         self.listener("queries", "after")
         self.listener("plan", "before")
         outcome = self.objects.put(keys.plan_key(draft.slot), draft)

@@ -189,7 +189,7 @@ class RestorePoints:
         """Flaws in objects that a manifest needs: the record that finds it, and the queries that resolve its states."""
         found = {keys.id_key(checkpoint.id): self._why_no_id(checkpoint.id)}
         for name in {name for of_uid in checkpoint.plan.queries.values() for name in of_uid.values()}:
-            found[keys.query_key(name)] = _why(partial(self.objects.query, name))
+            found[keys.query_key(name)] = _why(partial(self.objects.text, keys.query_key, name))
         return {self.where(key): why for key, why in found.items() if why is not None}
 
     def _why_no_id(self, checkpoint_id: int) -> str | None:

@@ -15,11 +15,12 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, decode
+from tidemark.engine.read.frames import applied_sql, decode, schema_ids
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import Observed, RunFolder
+from tidemark.formats.record_format import RecordFormat
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -28,6 +29,7 @@ from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, may_hold
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
+from tidemark.ports.registries import OpenBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class BatchReader:
         raw: the records of an input's ranges, as Spark's Kafka source returns them; an action reads them.
         blocked: keys whose records are dropped.
         folders: the folder of each run by uid, relative to the warehouse; without it no run is written during the read.
+        open_book: opens the schemas of the attempt; None = formats keep the schemas that they have.
     """
 
     pipeline: Pipeline
@@ -73,6 +76,7 @@ class BatchReader:
     raw: Callable[[str], DataFrame]
     blocked: Sequence[BlockedKey]
     folders: Mapping[str, str]
+    open_book: OpenBook | None = None
 
     def read(self) -> DecodedBatch:
         """Reads the batch.
@@ -97,7 +101,8 @@ class BatchReader:
             raise
 
     def _decoded(self, name: str) -> DataFrame:
-        return decode(self.raw(name), self.pipeline, self.plan, name)
+        raw = self.raw(name)
+        return decode(raw, self.pipeline, self.plan, name, bound_format(raw, self.pipeline, name, self.open_book))
 
     def _first_fold(self) -> str | None:
         """Returns the first operator if it is a fold that needs only the few records of the only input."""
@@ -130,6 +135,22 @@ class BatchReader:
         return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)
 
 
+def bound_format(raw: DataFrame, pipeline: Pipeline, name: str, open_book: OpenBook | None) -> RecordFormat | None:
+    """Returns an input's format with the schemas of its records, which are stored by then.
+
+    This costs a query that reads the ids before the query that decodes; None and no query if values name no schemas.
+
+    Raises:
+        RegistryUnavailableError, SchemaChangedError, StoreError: see `ports.registries.SchemaBook.learn`.
+    """
+    its_format = pipeline.inputs[name].format
+    if its_format.needs_schemas_of is None or open_book is None:
+        return None
+    book = open_book()
+    book.learn(its_format.needs_schemas_of, schema_ids(raw))
+    return book.bind(its_format)
+
+
 # The dead letters that a plan redrives: read from their tables, and decoded as if they came from the topic.
 _PLACE = "`_made` BIGINT, `topic` STRING, `partition` INT, `offset` BIGINT"
 
@@ -144,6 +165,7 @@ class RedrivenLetters:
         plan: the plan.
         redrive: the letters.
         blocked: keys whose letters are dropped.
+        open_book: opens the schemas of the attempt; None = formats keep the schemas that they have.
     """
 
     warehouse: SparkWarehouse
@@ -151,15 +173,18 @@ class RedrivenLetters:
     plan: CheckpointPlan
     redrive: Redrive
     blocked: Sequence[BlockedKey]
+    open_book: OpenBook | None = None
 
     def decoded(self) -> DataFrame:
-        """Returns the letters as the decoded records of the operator's input; nothing is read before an action.
+        """Returns the letters as the decoded records of the operator's input; only their schemas are read at once.
 
         Raises:
             StoreError: a version of the dead-letter table is missing.
+            RegistryUnavailableError, SchemaChangedError: see `bound_format`.
         """
         name = next(name for name in self.pipeline.inputs if self.redrive.uid in self.pipeline.readers(name))
-        return decode(self._raw(), self.pipeline, self.plan, name)
+        raw = self._raw()
+        return decode(raw, self.pipeline, self.plan, name, bound_format(raw, self.pipeline, name, self.open_book))
 
     def kept(self, records: DataFrame) -> DataFrame:
         """Returns the letters, after joins, without those of erased keys."""

@@ -10,7 +10,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
 from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
-from tidemark.formats.record_format import FAULT, GOOD
+from tidemark.formats.record_format import FAULT, GOOD, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
@@ -125,7 +125,16 @@ def as_argument(number: int, varying: str) -> str:
     return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
 
 
-def decode(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> DataFrame:
+def schema_ids(raw: DataFrame) -> list[int]:
+    """Returns the ids of the schemas that values name by Confluent's frame; this action reads the records."""
+    named = raw.where("octet_length(value) >= 5 AND substr(value, 1, 1) = X'00'")
+    ids = named.selectExpr("CAST(conv(hex(substr(value, 2, 4)), 16, 10) AS BIGINT) AS id").distinct()
+    return sorted(row["id"] for row in ids.collect())
+
+
+def decode(
+    raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str, format: RecordFormat | None = None
+) -> DataFrame:
     """Returns one row per record: position, `event_time`, `record`, `_reason`, `_bytes`.
 
     `_reason` is null if the record is good for every operator whose key is not null. Only dead letters have key and
@@ -136,6 +145,7 @@ def decode(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) 
         pipeline: the declaration.
         plan: the plan.
         name: name of the input.
+        format: the format of its source with the schemas to decode by; None = the values name no schemas.
     """
     source = pipeline.inputs[name]
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
@@ -148,7 +158,7 @@ def decode(raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str) 
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     return (
-        decode_values(raw.selectExpr(*kept), source.format, source.schema)
+        decode_values(raw.selectExpr(*kept), format or source.format, source.schema)
         .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
         .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
         .selectExpr(

@@ -31,6 +31,10 @@ class FailureReason(Enum):
     """Kafka did not answer."""
     RECORD_REFUSED = "RECORD_REFUSED"
     """Kafka refuses one emitted record; the plan waits until the topic accepts it or you run `tidemark sink skip`."""
+    REGISTRY_UNAVAILABLE = "REGISTRY_UNAVAILABLE"
+    """The schema registry did not answer."""
+    SCHEMA_CHANGED = "SCHEMA_CHANGED"
+    """The schema registry has another schema under an id that is in use: its ids are those of another registry."""
     STORE_ERROR = "STORE_ERROR"
     """The store or the disk refused to read or write."""
     ENGINE_ERROR = "ENGINE_ERROR"
@@ -90,6 +94,7 @@ _FINAL = frozenset(
         FailureReason.STATE_OVERFLOW,
         FailureReason.PROCESS_FAILED,
         FailureReason.INPUT_LOST,
+        FailureReason.SCHEMA_CHANGED,
         FailureReason.STATE_ERASED,
         FailureReason.PROMOTED,
         FailureReason.DECLINED,

@@ -118,12 +118,14 @@ class BatchFacts:
         watermark_ms: greatest event time up to and including this batch; None = no event time yet.
         bytes: key and value bytes read.
         watermarks: greatest event time so far per partition of the pipeline's sources.
+        unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
     """
 
     records: int
     watermark_ms: int | None
     bytes: int
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unknown_schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
 
     @classmethod
     def after(

@@ -148,6 +148,21 @@ def query_key(sha256: str) -> str:
     return f"queries/{sha256}.sql"
 
 
+def schema_folder(registry: str) -> str:
+    """Returns the folder of the schemas of a registry."""
+    return f"schemas/{registry}/"
+
+
+def schema_key(registry: str, id: int) -> str:
+    """Returns the key of what a registry answered for an id."""
+    return f"{schema_folder(registry)}{id:010d}.json"
+
+
+def schema_text_key(sha256: str) -> str:
+    """Returns the key of the text of a schema, which contains the hash of its bytes."""
+    return f"schemas/{sha256}.json"
+
+
 def stop_key(number: int) -> str:
     """Returns the key of a stop or resume of the pipeline."""
     return f"stops/{number:08d}.json"

@@ -20,12 +20,13 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late, sinks_behind
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.formats.json import decode_key
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, group_rows
 from tidemark.model.checkpoint.segments import StateHandle
@@ -106,7 +107,7 @@ def show_letters(context: Context, name: str, uid: str, wanted: LetterFilter) ->
     """
     line, pipeline = _Letters.of(context, name), context.pipeline(name)
     found = line.find(line.checked(uid), wanted)
-    decoder = _Decoder.of(pipeline, uid, context.clock.now_ms())
+    decoder = _Decoder.of(context, pipeline, uid)
     return [_shown(row, raw, decoder) for row, raw in found]
 
 
@@ -211,7 +212,7 @@ def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[Redr
             f"more than {MOST_LETTERS} dead letters",
             next=f"redrive them in parts: add --limit {MOST_LETTERS}, and repeat it after the next checkpoint.",
         )
-    decoder = _Decoder.of(pipeline, uid or request.uid, context.clock.now_ms())
+    decoder = _Decoder.of(context, pipeline, uid or request.uid)
     today = Counter(raw["reason"] if decoder is None else decoder.judge(raw)[0] for _, raw in found)
     preview = RedrivePreview(
         uid=request.uid,
@@ -319,9 +320,11 @@ class _Decoder:
     source: str
     schema: OperatorSchema
     latest: datetime
+    format: RecordFormat
 
     @classmethod
-    def of(cls, pipeline: Pipeline, uid: str, now_ms: int) -> "_Decoder | None":
+    def of(cls, context: Context, pipeline: Pipeline, uid: str) -> "_Decoder | None":
+        """None if the operator reads no input. Values are decoded by stored schemas; a redrive asks the registry."""
         current = current_uid(pipeline, uid)
         if current is None:
             return None
@@ -329,8 +332,14 @@ class _Decoder:
             source = input_name(pipeline, current)
         except UsageError:
             return None
-        latest = _EPOCH + timedelta(milliseconds=now_ms) + pipeline.max_future
-        return cls(pipeline=pipeline, source=source, schema=pipeline.schemas()[current], latest=latest)
+        stored = StoredSchemas(context.coordinator(pipeline.name).objects)
+        return cls(
+            pipeline=pipeline,
+            source=source,
+            schema=pipeline.schemas()[current],
+            latest=_EPOCH + timedelta(milliseconds=context.clock.now_ms()) + pipeline.max_future,
+            format=stored.bind(pipeline.inputs[source].format, {}),
+        )
 
     def judge(self, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
         """Returns why a record would be refused, or None, and its fields. Only a checkpoint knows joined keys."""
@@ -339,7 +348,7 @@ class _Decoder:
             if raw["value"] is None and self.schema.deletes:
                 decode_key(raw["key"], [(k.name, k.type) for k in self.schema.keys])
                 return None, None
-            fields = source.format.decode_one(raw["value"], source.schema)
+            fields = self.format.decode_one(raw["value"], source.schema)
         except BadRecord as error:
             return str(error), None
         at = raw["timestamp"] if source.event_time is None else _at(fields, source.event_time)
@@ -366,7 +375,7 @@ def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> 
         today=why,
         fields=fields,
         key=text_of(raw["key"]),
-        value=text_of(raw["value"], None if decoder is None else decoder.pipeline.inputs[decoder.source].format.render),
+        value=text_of(raw["value"], None if decoder is None else decoder.format.render),
     )
 
 

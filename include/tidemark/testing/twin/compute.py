@@ -15,6 +15,7 @@ from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
+from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
@@ -22,11 +23,20 @@ from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_let
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
+from tidemark.ports.registries import OpenBook
 from tidemark.processing.broadcasts import broadcast_records, too_large
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
 from tidemark.testing.twin.log import MemoryLog
-from tidemark.testing.twin.memory_inputs import EPOCH, MS, MemoryDeadLetter, MemoryInput, deletes, list_refused
+from tidemark.testing.twin.memory_inputs import (
+    EPOCH,
+    MS,
+    MemoryDeadLetter,
+    MemoryInput,
+    deletes,
+    list_refused,
+    schema_ids,
+)
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.process import Processed, Task, chained_letters, run_function
 from tidemark.testing.twin.tables import MemoryTables, letter_place, stored_letters
@@ -129,6 +139,7 @@ class MemoryCompute:
         foreign: tables that broadcast states copy; None if there are none.
         parallelism: the number of tasks of an operator with operator state; other operators ignore it.
         blocked: keys whose records are dropped.
+        open_book: opens the schemas of an attempt; None = formats keep the schemas that they have.
     """
 
     pipeline: Pipeline
@@ -138,6 +149,7 @@ class MemoryCompute:
     foreign: ForeignTables | None = None
     parallelism: int = 1
     blocked: Blocked = none_blocked
+    open_book: OpenBook | None = None
 
     def read(self, plan: CheckpointPlan, folders: Mapping[str, str] = MappingProxyType({})) -> "MemoryBatch":  # noqa: ARG002
         """See `ports.Compute`."""
@@ -145,10 +157,10 @@ class MemoryCompute:
         copies: dict[str, list[dict[str, Any]]] = {}
         if plan.copies and self.foreign is not None:
             copies = copy_tables(self.tables, self.pipeline, plan, self.foreign)
-        inputs = {name: MemoryInput(self.pipeline, plan, name) for name in self.pipeline.inputs}
-        for name, intake in inputs.items():
-            for tp, within in plan.ranges_of(name).items():
-                intake.take(tp, self.log.records(tp, within))
+        inputs = {}
+        for name in self.pipeline.inputs:
+            read = {tp: self.log.records(tp, within) for tp, within in plan.ranges_of(name).items()}
+            inputs[name] = self._input(plan, name, read)
         self._refuse_lost(plan)
         return MemoryBatch(self, plan, inputs, copies)
 
@@ -163,9 +175,23 @@ class MemoryCompute:
             StoreError: a table is damaged, or lacks one of them.
         """
         name = next(name for name in self.pipeline.inputs if redrive.uid in self.pipeline.readers(name))
-        found = MemoryInput(self.pipeline, plan, name)
+        letters: dict[TopicPartition, list[LogRecord]] = {}
         for tp, record in stored_letters(self.tables, plan.dead_letters[redrive.uid], redrive):
-            found.take(tp, [record])
+            letters.setdefault(tp, []).append(record)
+        return self._input(plan, name, letters)
+
+    def _input(
+        self, plan: CheckpointPlan, name: str, read: Mapping[TopicPartition, Sequence[LogRecord]]
+    ) -> MemoryInput:
+        """Decodes records of one input, after their schemas are stored."""
+        its_format = self.pipeline.inputs[name].format
+        if its_format.needs_schemas_of is not None and self.open_book is not None:
+            book = self.open_book()
+            book.learn(its_format.needs_schemas_of, schema_ids(read))
+            its_format = book.bind(its_format)
+        found = MemoryInput(self.pipeline, plan, name, its_format)
+        for tp, records in read.items():
+            found.take(tp, records)
         return found
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
@@ -223,6 +249,8 @@ class MemoryBatch:
             size=sum(i.bytes for i in inputs.values()),
             seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
         )
+        if compute.open_book and any(source.format.needs_schemas_of for source in compute.pipeline.inputs.values()):
+            self.facts = replace(self.facts, unknown_schemas=compute.open_book().unknown)
         self._broadcast = MemoryBroadcastStates(
             tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )

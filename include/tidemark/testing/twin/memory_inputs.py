@@ -1,13 +1,13 @@
 """Decodes the records of one input as they are read, and separates good ones from dead letters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.formats.json import decode_key
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.log_records import LogRecord
@@ -38,11 +38,11 @@ class MemoryInput:
         bytes: key and value bytes of all records.
     """
 
-    def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str) -> None:
+    def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str, format: RecordFormat) -> None:
         source = pipeline.inputs[name]
         self._event_time = source.event_time
         self._is_broadcast = name not in pipeline.sources
-        self._format, self._record = source.format, source.schema
+        self._format, self._record = format, source.schema
         self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
         self.good: list[Decoded] = []
         self.raw: dict[tuple[str, int, int], LogRecord] = {}
@@ -94,6 +94,12 @@ class MemoryInput:
         if found.event_time > self._limit:
             raise BadRecord(Reason.IN_THE_FUTURE.value)
         return found
+
+
+def schema_ids(read: Mapping[TopicPartition, Sequence[LogRecord]]) -> set[int]:
+    """Returns the ids of the schemas that values name by Confluent's frame; the twin of `engine.read.frames`."""
+    values = (record.value or b"" for records in read.values() for record in records)
+    return {int.from_bytes(value[1:5]) for value in values if len(value) >= 5 and value[0] == 0}
 
 
 # Records without a value, which delete the key in their message key; the twin of `engine.deleting`.
