@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
 from tests.support.trips import TripsPipeline
+from tidemark import Fold
 from tidemark.answers.shown_bytes import LONGEST_TEXT, text_of
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
@@ -59,6 +61,21 @@ def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: TripsPipeli
         found = body_of(records.read_dead_letters(world.pages, "trips", number, "buses", limit=100))
         assert {(r["partition"], r["offset"]) for r in found["rows"]} == letters
         assert found["matching"] == len(letters) and {r["reason"] for r in found["rows"]} <= {"null_key"}
+
+
+def test_records_of_a_computed_key_are_found_and_those_that_were_filtered_are_marked(world: TripsPipeline) -> None:
+    plain = world.line.pipeline
+    (buses,) = plain.operators
+    assert isinstance(buses, Fold)
+    folded = replace(buses, key_by={"bus": "lower(bus)"}, where="miles > 0 AND bus <> 'a'")
+    world.line.pipeline = replace(plain, operators=[folded])
+    number = world.checkpoint("A", "a", "b", None)
+    told = ask(world, number, uid="buses", key=("a",), limit=100)
+    assert [(r["offset"], r["filtered"]) for r in told["records"]] == [(0, False), (1, True)]
+    assert (told["by_key"], told["looked_at"]) == (True, 4)
+    whole = ask(world, number, uid="buses", limit=100)
+    assert [r["filtered"] for r in whole["records"]] == [False, True, False, True], "of a null the condition is null"
+    assert not any(r["filtered"] for r in ask(world, number, limit=100)["records"]), "no operator was asked for"
 
 
 def test_pages_of_records_go_on_where_the_last_one_ended_and_miss_nothing(world: TripsPipeline) -> None:

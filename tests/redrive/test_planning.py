@@ -79,6 +79,23 @@ def test_requests_that_overlap_are_one_redrive_and_later_ones_none() -> None:
     assert till.total(again) == 7
 
 
+def test_a_redriven_letter_passes_the_condition_of_today_and_may_be_filtered() -> None:
+    till = Till()
+    till.send(1, 2, 4)
+    letters = till.letters(till.checkpoint())
+    lenient = RELEASES["lenient"]
+    operators = [replace(o, where="amount > 1") if o.uid == "sums" else o for o in lenient.operators]
+    till.pipeline = replace(lenient, operators=operators)
+    till.ask("sums", letters)
+    till.send(8, 0, kind=True)
+    made = till.checkpoint()
+    ack = _ack(made)
+    assert (ack.read, ack.redriven, ack.applied, ack.filtered, ack.dead_lettered) == (2, 3, 3, 2, 0)
+    assert till.total(made) == 14
+    till.ask("sums", letters)
+    assert till.checkpoint().plan.redrives == (), "a filtered letter is no letter any more"
+
+
 def test_a_plan_without_a_request_has_neither_field() -> None:
     till = Till()
     till.send(1)

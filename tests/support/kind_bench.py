@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -90,7 +90,8 @@ def random_records(chance: random.Random, count: int) -> list[Decoded]:
             "rank": chance.choice([None, 1, 2, 2, 3]),
         }
         at = START + timedelta(minutes=chance.randrange(6))
-        made.append(Decoded(topic=place[0], partition=place[1], offset=ends[place], event_time=at, fields=fields))
+        found = Decoded(topic=place[0], partition=place[1], offset=ends[place], event_time=at, fields=fields)
+        made.append(replace(found, key=(fields["key"],)))
     return made
 
 

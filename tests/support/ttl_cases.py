@@ -129,12 +129,14 @@ class TtlCase:
 
 def records(batch: Batch) -> list[Decoded | Deleted]:
     """The events as records of the in-memory engine."""
-    return [
-        Deleted(topic="t", partition=e.partition, offset=e.offset, event_time=_time(e.event_ms), key=(e.key,))
-        if e.values is None
-        else Decoded(topic="t", partition=e.partition, offset=e.offset, event_time=_time(e.event_ms), fields=e.values)
-        for e in batch.events
-    ]
+    return [_record(e) for e in batch.events]
+
+
+def _record(e: Event) -> Decoded | Deleted:
+    at, key = _time(e.event_ms), (e.key,)
+    if e.values is None:
+        return Deleted(topic="t", partition=e.partition, offset=e.offset, event_time=at, key=key)
+    return Decoded(topic="t", partition=e.partition, offset=e.offset, event_time=at, fields=e.values, key=key)
 
 
 def _time(ms: int) -> datetime:

@@ -114,8 +114,8 @@ def renamed(uid: str) -> Pipeline:
         (lambda: renamed("crew"), "crew is also a field of the record.*rename the broadcast state"),
         (lambda: renamed("Crew"), "Crew is also a field of the record"),
         (lambda: renamed("the-planes"), "the-planes is not a valid field name"),
-        (lambda: makers(planes="tail", stands=("carrier", "gate.number")), "join='stands': no key or field uses it"),
-        (lambda: makers("tail", Counted), "join='planes': no key or field uses it"),
+        (lambda: makers(planes="tail", stands=("carrier", "gate.number")), "stands': no key, condition or field uses"),
+        (lambda: makers("tail", Counted), "join='planes': no key, condition or field uses it"),
         (lambda: makers("planes.colour"), "key_by='planes.colour': no such field"),
         (lambda: makers("planes.hub"), "a struct cannot be a key"),
         (lambda: makers(("tail", "planes.tail")), "two columns are called tail"),
@@ -138,8 +138,8 @@ def test_every_joined_field_may_be_null_also_where_no_row_has_a_null() -> None:
     ]
     assert [f.over for f in schema.fields if f.source == "planes.seats"] == [FieldType("int", nullable=True)]
     assert schema.joins == (Join("planes", ("tail",)),)
-    assert schema.has_joined_key
-    assert not makers("carrier").schemas()["makers"].has_joined_key
+    assert schema.is_decided_by_joins
+    assert not makers("carrier").schemas()["makers"].is_decided_by_joins
 
 
 def test_rows_whole_structs_in_rows_and_texts_of_aggregates_may_be_joined() -> None:

@@ -78,7 +78,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "share above one": (_declared(_fold(), max_dead_letters=1.01), "max_dead_letters=1.01"),
     "share below zero": (_declared(_fold(), max_dead_letters=-0.1), "max_dead_letters=-0.1"),
     "share that is no number": (_declared(_fold(), max_dead_letters=float("nan")), "max_dead_letters=nan"),
-    "no key": (lambda: _fold(key_by=()), "key_by=()"),
     "the same key twice": (lambda: _fold(key_by=("origin", "origin")), "key_by="),
     "a key that is not there": (_declared(_fold(key_by="nowhere")), "no such field"),
     "a key that is a float": (_declared(_fold(key_by="delay")), "a float cannot be a key"),

@@ -77,7 +77,7 @@ class DeadLetter:
         checkpoint: name of the checkpoint that refused it.
         timestamp: timestamp of the record.
         reason: why it was refused.
-        today: why the current declaration would refuse it; None if it would be applied.
+        today: why the current declaration would refuse it, `filtered` if it leaves it out; None if it would be applied.
         fields: its fields as the current declaration decodes them; None if it does not.
         key: the message key.
         value: the value.

@@ -77,7 +77,10 @@ class ShownText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRecord:
-    """A record of a topic; `dead_letters` gives per operator the reason why it could not be applied."""
+    """A record of a topic; `dead_letters` gives per operator the reason why it could not be applied.
+
+    `filtered`: the operator that was asked for leaves it out by its condition.
+    """
 
     partition: str
     offset: int
@@ -85,6 +88,7 @@ class ShownRecord:
     key: ShownText | None
     value: ShownText | None
     dead_letters: Mapping[str, str]
+    filtered: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

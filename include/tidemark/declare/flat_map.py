@@ -9,6 +9,7 @@ from tidemark.declare.publications import Publication
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import FieldType
+from tidemark.model.portable_sql.record_expression import bind_where
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ class FlatMap:
 
     It has no key and keeps no state, so its records are not shuffled: the function runs where they are read. It may be
     called for the same record again, and in any order, so it must give the same rows for the same record. To filter,
-    yield nothing. Rows have the event time of their record. An exception fails the checkpoint; the error names
-    partition and offset.
+    give a condition, or yield nothing. Rows have the event time of their record. An exception fails the checkpoint; the
+    error names partition and offset.
 
     Attributes:
         uid: as in `Fold`; it names the rows for sinks and for operators that read them.
         function: a plain Python function of one record.
+        where: as in `Fold`.
         emits: dataclass of the yielded instances.
         sink: where the rows go; None = only to operators that name this one as `input`.
         input: as in `Fold`.
@@ -59,6 +61,7 @@ class FlatMap:
 
     uid: str
     function: FlatMapFunction = field(kw_only=True)
+    where: str | None = field(default=None, kw_only=True)
     emits: type = field(kw_only=True)
     sink: "Sink | None" = field(default=None, kw_only=True)
     input: str | None = field(default=None, kw_only=True)
@@ -87,6 +90,11 @@ class FlatMap:
         """Its output, under its uid."""
         return single_output(self.uid, self.emits, self.sink)
 
-    def bind(self, record: FieldType) -> OperatorSchema:  # noqa: ARG002
-        """Returns its stored schema, which has neither keys nor fields, whatever its records are."""
-        return OperatorSchema(self.uid, (), (), kind="flat_map", was=self.was)
+    def bind(self, record: FieldType) -> OperatorSchema:
+        """Returns its stored schema, which has neither keys nor fields, whatever its records are.
+
+        Raises:
+            DeclarationError: the condition does not fit the record.
+        """
+        where = None if self.where is None else bind_where(self.uid, self.where, record)
+        return OperatorSchema(self.uid, (), (), kind="flat_map", where=where, was=self.was)

@@ -16,6 +16,7 @@ from tidemark.model.core.names import checked_name, is_field
 from tidemark.model.core.ttl import Clock
 from tidemark.model.core.types import KEY_KINDS, FieldType
 from tidemark.model.kinds.base.kind import StateDescriptor
+from tidemark.model.portable_sql.record_expression import bind_expression, bind_key_type, bind_where
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
 
@@ -110,11 +111,11 @@ def refuse_idle(where: str, schema: OperatorSchema) -> OperatorSchema:
     Raises:
         DeclarationError: a join is not used by a key or a field; the message names it.
     """
-    used = schema.joined_by([k.source for k in schema.keys] + [path for f in schema.fields for path in f.inputs])
+    used = schema.joined_by([*schema.deciding_paths, *(path for f in schema.fields for path in f.inputs)])
     for join in schema.joins:
         if join not in used:
             raise DeclarationError(
-                f"{where}: join={join.uid!r}: no key or field uses it",
+                f"{where}: join={join.uid!r}: no key, condition or field uses it",
                 next=f"key by {join.uid}.<field>, fold a field of it, or remove the join.",
             )
     return schema
@@ -133,6 +134,38 @@ def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
             f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field."
         )
     return KeyColumn(source.rpartition(".")[2], source, found.with_null(False))
+
+
+ONE_KEY = KeyColumn("all_records", "TRUE", FieldType("bool"), ())
+"""The key of an operator with `key_by=()`: a column that is true, so it has one row (adr/0043)."""
+
+
+def bind_keys(where: str, key_by: Sequence[str] | Mapping[str, str], record: FieldType) -> tuple[KeyColumn, ...]:
+    """Returns the key columns of an operator.
+
+    Args:
+        where: the operator.
+        key_by: record paths, or an expression for each name; empty for one key of all records.
+        record: the struct of its records.
+
+    Raises:
+        DeclarationError: a field does not exist, an expression is not portable, or a type cannot be a key.
+    """
+    if not key_by:
+        return (ONE_KEY,)
+    if not isinstance(key_by, Mapping):
+        return tuple(bind_key(where, source, record) for source in key_by)
+    found = []
+    for name, text in key_by.items():
+        at = f"{where}: key_by={{{name!r}: {text!r}}}"
+        if not is_field(name):
+            raise DeclarationError(f"{at}: not a name of a column", next="use letters, digits and underscores.")
+        if isinstance(text, str) and record.at(text.strip()) is not None:
+            found.append(replace(bind_key(where, text.strip(), record), name=name))
+        else:
+            made = bind_expression(at, text, record)
+            found.append(KeyColumn(name, made.text, bind_key_type(at, made), made.inputs))
+    return tuple(found)
 
 
 def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> StoredField:
@@ -204,7 +237,11 @@ class Fold:
 
     Attributes:
         uid: names the state; mandatory and unique. Tidemark finds state by pipeline name and uid, never by position.
-        key_by: the record field, or fields, that make the key; a record with a null in one of them is a dead letter.
+        key_by: the record field, or fields, that make the key, or a mapping from names to expressions of the portable
+            subset, as in `{"shop": "lower(shop)", "hour": "date_trunc('hour', at)"}`. A record with a null in one of
+            them is a dead letter. `()` is one key of all records, a column `all_records` that is true.
+        where: a condition of the portable subset, as in `"amount > 0"`: a record for which it is not true is filtered,
+            whether it has a key or not. It sees fields of the record and joined rows; it never applies to deletes.
         state: the `state.Keyed` class.
         input: the source by name, or the uid of an operator that emits the records; None = the only source.
         deletes: a record without a value deletes the key in its message key (a tombstone of a compacted topic); by
@@ -217,8 +254,9 @@ class Fold:
     """
 
     uid: str
-    key_by: str | Sequence[str] = field(kw_only=True)
+    key_by: str | Sequence[str] | Mapping[str, str] = field(kw_only=True, hash=False)
     state: type[Keyed] = field(kw_only=True)
+    where: str | None = field(default=None, kw_only=True)
     input: str | None = field(default=None, kw_only=True)
     deletes: bool = field(default=False, kw_only=True)
     join: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True, hash=False)
@@ -256,11 +294,16 @@ class Fold:
         Raises:
             DeclarationError: a key or field does not fit the record, two columns share a name, or a join is unused.
         """
-        keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
-        clock = one_clock(self.uid, fields)
         schema = OperatorSchema(
-            self.uid, keys, fields, clock=clock, deletes=self.deletes, joins=self.joins, was=self.was
+            self.uid,
+            bind_keys(self.uid, self.key_by, record),
+            fields,
+            clock=one_clock(self.uid, fields),
+            deletes=self.deletes,
+            joins=self.joins,
+            where=None if self.where is None else bind_where(self.uid, self.where, record),
+            was=self.was,
         )
         return refuse_idle(self.uid, distinct_columns(self.uid, schema))
 
@@ -295,7 +338,8 @@ class Process:
 
     Attributes:
         uid: as in `Fold`.
-        key_by: as in `Fold`.
+        key_by: as in `Fold`; the function gets the values of the expressions.
+        where: as in `Fold`.
         state: the `state.Keyed` class, with fields `state.value`, `state.list` and `state.map`.
         function: a plain Python function.
         emits: dataclass of the yielded instances; None = the function yields nothing.
@@ -311,8 +355,9 @@ class Process:
     """
 
     uid: str
-    key_by: str | Sequence[str] = field(kw_only=True)
+    key_by: str | Sequence[str] | Mapping[str, str] = field(kw_only=True, hash=False)
     state: type[Keyed] = field(kw_only=True)
+    where: str | None = field(default=None, kw_only=True)
     function: ProcessFunction = field(kw_only=True)
     emits: type | None = field(default=None, kw_only=True)
     sink: "Sink | None" = field(default=None, kw_only=True)
@@ -339,10 +384,16 @@ class Process:
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """Returns the stored schema for a record type; see `Fold.bind`."""
-        keys = tuple(bind_key(self.uid, source, record) for source in self.key_by)
         fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
-        clock = one_clock(self.uid, fields)
-        schema = OperatorSchema(self.uid, keys, fields, kind="process", clock=clock, was=self.was)
+        schema = OperatorSchema(
+            self.uid,
+            bind_keys(self.uid, self.key_by, record),
+            fields,
+            kind="process",
+            clock=one_clock(self.uid, fields),
+            where=None if self.where is None else bind_where(self.uid, self.where, record),
+            was=self.was,
+        )
         return distinct_columns(self.uid, schema)
 
     @property
@@ -380,12 +431,13 @@ def _check(operator: Fold | Process) -> None:
             f"{operator.uid}: {state.__name__} remembers nothing",
             next="declare a field, as in `n: int = state.count()`.",
         )
-    keys = (operator.key_by,) if isinstance(operator.key_by, str) else tuple(operator.key_by)
-    if not keys or len(set(keys)) != len(keys):
+    given = operator.key_by
+    keys = (given,) if isinstance(given, str) else tuple(given)
+    if len(set(keys)) != len(keys):
         raise DeclarationError(
             f"{operator.uid}: key_by={operator.key_by!r}", next="name one record field or several different ones."
         )
-    object.__setattr__(operator, "key_by", keys)
+    object.__setattr__(operator, "key_by", dict(given) if isinstance(given, Mapping) else keys)
     object.__setattr__(operator, "publish", named(operator.uid, operator.publish))
 
 

@@ -19,7 +19,7 @@ from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, Redrive
 from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, dead_letters
+from tidemark.engine.read.frames import applied_sql, dead_letters, filtered_sql, with_computed
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
@@ -211,7 +211,8 @@ class SparkBatch:
         compute, uid = self._compute, operator.uid
         record = compute.pipeline.record_class(operator)
         if isinstance(operator, FlatMap):
-            return run_flat_map(operator, record, self._numbered(uid))
+            applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
+            return run_flat_map(operator, record, applied)
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,
@@ -324,8 +325,7 @@ class SparkBatch:
         letters, schema = self._letters_again[uid], self._plan.schemas[uid]
         with translate_spark_errors():
             self._redriven[uid] = letters.decoded().persist()
-            joined = join_states(self._redriven[uid], schema.joins, self._broadcast)
-            self.counts[uid] = letters.counted(self.counts[uid], joined)
+            self.counts[uid] = letters.counted(self.counts[uid], self._joined(schema, self._redriven[uid]))
         self._note_unknown()
 
     def _failed_again(self, uid: str) -> int:
@@ -351,9 +351,12 @@ class SparkBatch:
         if not read:
             return UidCounts(applied=0, dead_lettered=0)
         with translate_spark_errors():
-            count = F.expr(f"count_if({applied_sql(self._plan.schemas[uid])})")
-            (row,) = self._records(uid).agg(count.alias("applied"), F.count(F.lit(1)).alias("read")).collect()
-        return UidCounts(applied=row["applied"], dead_lettered=row["read"] - row["applied"])
+            schema = self._plan.schemas[uid]
+            conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false", "read": "true"}
+            counts = (F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items())
+            (row,) = self._records(uid).agg(*counts).collect()
+        refused = row["read"] - row["applied"] - row["filtered"]
+        return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused)
 
     def _emitted_by(self, uid: str) -> int:
         return self._processed[uid].emitted if uid in self._processed else 0
@@ -392,13 +395,17 @@ class SparkBatch:
         emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
-        found = [join_states(frame, schema.joins, self._broadcast) for frame in (emitted + read)[:1]]
+        found = [self._joined(schema, frame, emitted=bool(emitted)) for frame in (emitted + read)[:1]]
         dropped = blocked_column(schema, self._blocked)
         kept = found if dropped is None else [frame.where(~dropped) for frame in found]
         if uid in self._redriven:
-            again = join_states(self._redriven[uid], schema.joins, self._broadcast)
-            kept.append(self._letters_again[uid].kept(again))
+            kept.append(self._letters_again[uid].kept(self._joined(schema, self._redriven[uid])))
         return reduce(DataFrame.unionByName, kept)
+
+    def _joined(self, schema: OperatorSchema, records: DataFrame, *, emitted: bool = False) -> DataFrame:
+        """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""
+        found = join_states(records, schema.joins, self._broadcast)
+        return with_computed(found, [schema]) if emitted or schema.is_decided_by_joins else found
 
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
@@ -410,9 +417,8 @@ class SparkBatch:
     def _rejects_later(self, uid: str) -> bool:
         """Whether an operator has dead letters that the batch statistics miss: of a join, a function, a redrive."""
         failed = uid in self._processed and self._processed[uid].failed > 0
-        return (
-            failed or self.counts[uid].refused_again > 0 or self._is_fed(uid) or self._plan.schemas[uid].has_joined_key
-        )
+        joined = self._plan.schemas[uid].is_decided_by_joins
+        return failed or joined or self.counts[uid].refused_again > 0 or self._is_fed(uid)
 
     def _is_fed(self, uid: str) -> bool:
         """Whether an operator gets records that another one emitted; they have the column `_n`."""

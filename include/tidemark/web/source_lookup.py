@@ -4,10 +4,10 @@ It reads only offsets that the checkpoint's plan names, redriven ones included, 
 topic.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from threading import BoundedSemaphore
-from typing import Any
 
 from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord
@@ -23,8 +23,10 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
 from tidemark.model.core.types import FieldType
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
+from tidemark.readers.expression_values import judge_records
 from tidemark.web import history_cache
 from tidemark.web.row_origin import redriven_of, topics_of
 
@@ -55,7 +57,7 @@ def _pinned(plan: CheckpointPlan) -> dict[str, RecordFormat | None]:
 
 
 def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFormats | None = None) -> Wanted | None:
-    """A test for records of a key, by the manifest alone; None if the key is the result of a join.
+    """A test for records of a key, filtered ones too, by the manifest alone; None if the key is the result of a join.
 
     Formats whose values name schemas need `formats`, from `topic_formats`.
 
@@ -67,10 +69,9 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
     """
     schema = plan.schemas[uid]
     wanted = parse_key(schema, key)
-    paths = [column.source.split(".") for column in schema.keys]
-    if any(join.leads(column.source) for join in schema.joins for column in schema.keys):
+    if schema.joined_by(path for column in schema.keys for path in column.paths):
         return None
-    record = _record_of([(path, column.type) for path, column in zip(paths, schema.keys, strict=True)])
+    record, keys_only = _record_of(_key_fields(schema)), replace(schema, where=None)
     columns = [(column.name, column.type) for column in schema.keys]
 
     known = _pinned(plan) if formats is None else formats
@@ -85,9 +86,18 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
             decoded = its_format.decode_one(found.value, record)
         except BadRecord:
             return False
-        return tuple(_at(decoded, path) for path in paths) == wanted
+        ((_, key),) = judge_records(keys_only, [decoded])
+        return key == wanted
 
     return fits
+
+
+def _key_fields(schema: OperatorSchema) -> list[tuple[Sequence[str], FieldType]]:
+    """The fields of a record that make its key in an operator."""
+    fields: dict[str, FieldType] = {}
+    for column in schema.keys:
+        fields |= {column.source: column.type} if column.inputs is None else dict(column.inputs)
+    return [(path.split("."), of) for path, of in fields.items()]
 
 
 def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
@@ -97,12 +107,6 @@ def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
         below = [(path[1:], of) for path, of in fields if path[0] == head]
         made[head] = _record_of(below) if below[0][0] else below[0][1]
     return FieldType("struct", fields=tuple(made.items()))
-
-
-def _at(decoded: Any, path: Sequence[str]) -> object:  # noqa: ANN401
-    for name in path:
-        decoded = decoded[name]
-    return decoded
 
 
 AT_ONCE = 2
@@ -163,11 +167,12 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
         found = context.log.read(going, plan.isolation, bounds, wanted or _any)
     finally:
         _TURNS.release()
+    filtered = set() if query.uid is None else _filtered(found, formats, plan.schemas[query.uid])
     return RecordPage(
         checkpoint=plan.name,
         by_key=wanted is not None,
         ranges=shown,
-        records=_records(found, formats, _reasons(context, name, plan, query.uid, found)),
+        records=_records(found, formats, _reasons(context, name, plan, query.uid, found), filtered),
         looked_at=found.looked_at,
         stopped_by=found.stopped_by,
         next=None if found.next is None else f"{found.next[0]}:{found.next[1]}",
@@ -249,7 +254,10 @@ def _held(
 
 
 def _records(
-    found: BoundedRead, formats: TopicFormats, reasons: Mapping[tuple[TopicPartition, int], dict[str, str]]
+    found: BoundedRead,
+    formats: TopicFormats,
+    reasons: Mapping[tuple[TopicPartition, int], dict[str, str]],
+    filtered: Container[tuple[TopicPartition, int]],
 ) -> list[ShownRecord]:
     return [
         ShownRecord(
@@ -259,6 +267,7 @@ def _records(
             key=text_of(record.key),
             value=text_of(record.value, _renderer(formats, tp.topic)),
             dead_letters=reasons.get((tp, record.offset), {}),
+            filtered=(tp, record.offset) in filtered,
         )
         for tp, record in found.records
     ]
@@ -279,6 +288,21 @@ def _reasons(
             for place, why in reasons_at(warehouse, ack.dead_letters, plan.id, places).items():
                 reasons.setdefault(place, {})[ack.uid] = why
     return reasons
+
+
+def _filtered(found: BoundedRead, formats: TopicFormats, schema: OperatorSchema) -> set[tuple[TopicPartition, int]]:
+    """The positions of records that the condition of an operator leaves out, as far as the record alone shows it."""
+    if schema.where is None or schema.joined_by(schema.where.paths):
+        return set()
+    record = _record_of([(path.split("."), of) for path, of in schema.where.inputs])
+    conditions_only, decoded = replace(schema, keys=()), {}
+    for tp, read in found.records:
+        its_format = formats[tp.topic]
+        if its_format is not None and read.value is not None and read.size <= LONGEST:
+            with suppress(BadRecord):
+                decoded[tp, read.offset] = its_format.decode_one(read.value, record)
+    judged = judge_records(conditions_only, list(decoded.values()))
+    return {place for place, (is_taken, _) in zip(decoded, judged, strict=True) if not is_taken}
 
 
 def _any(_: TopicPartition, __: LogRecord) -> bool:

@@ -16,7 +16,16 @@ from tidemark.model.core.types import FieldType, record_type
 from tidemark.model.portable_sql.custom_aggregate import MERGES
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK
 from tidemark.model.portable_sql.expressions import type_expression
-from tidemark.model.portable_sql.syntax import CASTS, FUNCTIONS, OPERATORS, NotPortable, parse
+from tidemark.model.portable_sql.syntax import (
+    CASTS,
+    FUNCTIONS,
+    OPERATORS,
+    RECORD_CASTS,
+    RECORD_FUNCTIONS,
+    RECORD_OPERATORS,
+    NotPortable,
+    parse,
+)
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.state_reader import resolve
 from tidemark.sql.resolve import resolving_sql
@@ -25,7 +34,7 @@ from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing import BARRIER, replay
 from tidemark.testing.twin.merge import resolve_rows
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/aggregates.md"
+PAGES = Path(__file__).resolve().parents[3] / "docs/how-to"
 TYPES = {
     "a": FieldType("int"),
     "f": FieldType("float"),
@@ -102,7 +111,7 @@ def test_a_text_is_written_out_in_full(text: str, expected: str) -> None:
         ("", "unexpected 'the end'"),
         ("DATE '2020-02-30'", "is not a date"),
         ("greatest(a)", "greatest with 1 arguments"),
-        ("a LIKE a", "unexpected 'LIKE'"),
+        ("a LIKE a", "'LIKE' is not in the subset"),
     ],
 )
 def test_what_is_not_in_the_subset_is_refused_by_its_name(text: str, named: str) -> None:
@@ -112,11 +121,20 @@ def test_what_is_not_in_the_subset_is_refused_by_its_name(text: str, named: str)
 
 
 @pytest.mark.parametrize(
-    ("part", "listed"),
-    [("aggregates", tuple(MERGES)), ("functions", FUNCTIONS), ("operators", OPERATORS), ("casts", CASTS)],
+    ("page", "part", "listed"),
+    [
+        ("aggregates", "aggregates", tuple(MERGES)),
+        ("aggregates", "functions", FUNCTIONS),
+        ("aggregates", "operators", OPERATORS),
+        ("aggregates", "casts", CASTS),
+        ("filter-and-reshape", "functions", (*FUNCTIONS, *RECORD_FUNCTIONS)),
+        ("filter-and-reshape", "operators", (*OPERATORS, *RECORD_OPERATORS)),
+        ("filter-and-reshape", "casts", (*CASTS, *RECORD_CASTS)),
+    ],
 )
-def test_the_page_lists_what_the_code_has(part: str, listed: tuple[str, ...]) -> None:
-    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {part} |"))
+def test_the_page_lists_what_the_code_has(page: str, part: str, listed: tuple[str, ...]) -> None:
+    lines = (PAGES / f"{page}.md").read_text().splitlines()
+    row = next(line for line in lines if line.startswith(f"| {part} |"))
     told = re.findall(r"`([^`]+)`|<code>([^<]+)</code>", row)
     assert [(a or b).replace("&#124;", "|") for a, b in told] == list(listed)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.engine.read.frames import applied_sql, fold
+from tidemark.engine.read.frames import applied_sql, fold, key_sql
 from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translate_spark_errors
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import WrittenRun
@@ -25,7 +25,7 @@ def overflowing_key(records: DataFrame, schema: OperatorSchema) -> str | None:
     fields = [f for f in schema.fields if f.fold_kind.may_leave_64_bits(f)]
     if not fields:
         return None
-    keys = [F.expr(spark(record_path(k.source))).alias(k.name) for k in schema.keys]
+    keys = [F.expr(sql).alias(k.name) for sql, k in zip(key_sql(schema), schema.keys, strict=True)]
     sums = [F.expr(f"sum(CAST({spark(record_path(f.source))} AS DECIMAL(38,0)))").alias(f.name) for f in fields]
     totals = records.where(applied_sql(schema)).groupBy(*keys).agg(*sums)
     found = totals.where(" OR ".join(_outside(f) for f in fields)).limit(1).collect()

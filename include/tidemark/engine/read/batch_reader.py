@@ -15,7 +15,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, decode, schema_ids
+from tidemark.engine.read.frames import applied_sql, decode, filtered_sql, schema_ids
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -199,12 +199,15 @@ class RedrivenLetters:
         """
         dropped = blocked_column(self.plan.schemas[self.redrive.uid], self.blocked)
         kept = F.lit(True) if dropped is None else ~dropped
-        applied = kept & F.expr(applied_sql(self.plan.schemas[self.redrive.uid]))
-        columns = {"found": F.lit(True), "kept": kept, "applied": applied}
+        schema = self.plan.schemas[self.redrive.uid]
+        conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false"}
+        columns = {"found": F.lit(True), "kept": kept}
+        columns |= {name: kept & F.expr(condition) for name, condition in conditions.items()}
         (row,) = records.agg(*(F.count_if(condition).alias(name) for name, condition in columns.items())).collect()
         if row["found"] != self.redrive.count:
             raise missing_letters(self.redrive, row["found"])
-        return counts.with_redriven(applied=row["applied"], refused=row["kept"] - row["applied"])
+        refused = row["kept"] - row["applied"] - row["filtered"]
+        return counts.with_redriven(applied=row["applied"], filtered=row["filtered"], refused=refused)
 
     def _raw(self) -> DataFrame:
         """The rows with Kafka's columns. A record may have rows of several checkpoints, so the file of a row counts."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql
+from tidemark.engine.read.frames import applied_sql, filtered_sql, refused_sql
 from tidemark.errors import EngineError
 from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -29,14 +29,16 @@ class BatchStats:
         bytes: bytes of all inputs.
         greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
         applied: number of applied records per uid that reads an input.
+        filtered: number of filtered records, per uid with a condition.
         blocked: records of erased keys per uid: they are not counted.
-        rejected: records that at least one of these uids does not apply; each counts once.
+        rejected: records that are a dead letter of at least one of these uids; each counts once.
     """
 
     records: Mapping[str, int] = field(default_factory=dict)
     bytes: int = 0
     greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
     blocked: Mapping[str, int] = field(default_factory=dict)
     rejected: int = 0
 
@@ -45,15 +47,16 @@ class BatchStats:
         return BatchFacts.after(plan, records=sum(self.records.values()), size=self.bytes, seen=self.greatest_ms)
 
     def counts(self, pipeline: Pipeline, plan: CheckpointPlan) -> dict[str, UidCounts]:
-        """Returns applied and dead-lettered records per uid that reads an input; they add up to that input's records.
+        """Returns the counts per uid that reads an input; they add up to that input's records.
 
-        Folds with a joined key are left out, because the joined rows are not known yet.
+        Folds with a joined key or condition are left out, because the joined rows are not known yet.
         """
         found = {}
         for name in pipeline.inputs:
             for uid in countable(pipeline, plan, name):
                 read, applied = self.records.get(name, 0) - self.blocked.get(uid, 0), self.applied.get(uid, 0)
-                found[uid] = UidCounts(applied=applied, dead_lettered=read - applied)
+                filtered = self.filtered.get(uid, 0)
+                found[uid] = UidCounts(applied=applied, filtered=filtered, dead_lettered=read - applied - filtered)
         return found
 
 
@@ -95,6 +98,11 @@ def count_batch(
         bytes=sum(row["bytes"] for row in found),
         greatest_ms=greatest,
         applied={uid: sum(row[f"applied_{n}"] for row in found) for n, uid in enumerate(uids)},
+        filtered={
+            uid: sum(row[f"filtered_{n}"] for row in found)
+            for n, uid in enumerate(uids)
+            if plan.schemas[uid].where is not None
+        },
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
         rejected=sum(row["rejected"] for row in found),
     )
@@ -127,9 +135,11 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
         "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
     }
     for n, uid in enumerate(uids):
-        applied = applied_sql(plan.schemas[uid])
-        kept = f"{applied} AND NOT _blocked_{n}" if uid in drops else applied
-        sql[f"applied_{n}"] = f"count_if({kept})" if uid in own else "CAST(0 AS BIGINT)"
+        wanted = {"applied": applied_sql(plan.schemas[uid]), "filtered": filtered_sql(plan.schemas[uid])}
+        for what, condition in wanted.items():
+            kept = f"{condition} AND NOT _blocked_{n}" if uid in drops else condition
+            if condition is not None:
+                sql[f"{what}_{n}"] = f"count_if({kept})" if uid in own else "CAST(0 AS BIGINT)"
         if uid in drops:
             frame = frame.withColumn(f"_blocked_{n}", drops[uid] if uid in own else F.lit(False))
             sql[f"blocked_{n}"] = f"count_if(_blocked_{n})"
@@ -141,19 +151,18 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
 
 
 def countable(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
-    """Returns the uids that read an input, except folds with a joined key: the joined rows are not known yet."""
-    return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].has_joined_key]
+    """Returns the uids that read an input, except folds with a joined key or condition: the rows are not known yet."""
+    return [uid for uid in pipeline.readers(name) if not plan.schemas[uid].is_decided_by_joins]
 
 
 def rejected_sql(readers: Sequence[tuple[OperatorSchema, str | None]]) -> str:
-    """Returns SQL that counts the records that at least one operator does not apply.
+    """Returns SQL that counts the records that are a dead letter of at least one operator.
 
     Args:
         readers: for each operator its stored schema, and the column that says whether a record's key was erased.
     """
     refused = [
-        f"(NOT ({applied_sql(schema)})" + (")" if erased is None else f" AND NOT {erased})")
-        for schema, erased in readers
+        f"({refused_sql(schema)}" + (")" if erased is None else f" AND NOT {erased})") for schema, erased in readers
     ]
     return f"count_if({' OR '.join(refused)})" if refused else "CAST(0 AS BIGINT)"
 

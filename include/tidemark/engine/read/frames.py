@@ -1,5 +1,6 @@
 """The frames of a batch: decoded records, and their fold by an operator, as DataFrame expressions only."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,6 +16,8 @@ from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
+from tidemark.model.portable_sql.dialects import SPARK
+from tidemark.model.portable_sql.record_expression import RecordExpression
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group_sql, run_columns
 
 # Records without a value delete the key in their message key; no Python code runs per record.
@@ -29,8 +32,53 @@ _PLACE = "struct(topic, `partition`, `offset`)"
 
 def applied_sql(schema: OperatorSchema) -> str:
     """Returns the condition that an operator applies a record; never null."""
-    good = " AND ".join(["_reason IS NULL", *(f"{spark(record_path(k.source))} IS NOT NULL" for k in schema.keys)])
+    taken = [] if schema.where is None else [_computed(schema, "where")]
+    good = " AND ".join(["_reason IS NULL", *taken, *(f"{sql} IS NOT NULL" for sql in _key_columns(schema))])
     return f"(({good}) OR ({deleted_sql(schema)}))" if schema.deletes else good
+
+
+def filtered_sql(schema: OperatorSchema) -> str | None:
+    """Returns the condition that an operator leaves a good record out; never null. None if it takes all records."""
+    return None if schema.where is None else f"(_reason IS NULL AND NOT {_computed(schema, 'where')})"
+
+
+def refused_sql(schema: OperatorSchema) -> str:
+    """Returns the condition that a record is a dead letter of an operator; never null."""
+    filtered = filtered_sql(schema)
+    return f"NOT ({applied_sql(schema)})" + ("" if filtered is None else f" AND NOT {filtered}")
+
+
+def with_computed(records: DataFrame, schemas: Iterable[OperatorSchema]) -> DataFrame:
+    """Adds the columns that operators compute of a record: their conditions, and keys that are expressions.
+
+    They are columns, so that each expression is evaluated once for all its uses.
+    """
+    found = [column for schema in schemas for column in _computations(schema)]
+    return records.selectExpr("*", *found) if found else records
+
+
+def _computations(schema: OperatorSchema) -> Iterator[str]:
+    if schema.where is not None:
+        yield f"coalesce({_record_sql(schema.where)}, false) AS {_computed(schema, 'where')}"
+    for n, key in enumerate(schema.keys):
+        if key.expression is not None:
+            yield f"{_record_sql(key.expression)} AS {_computed(schema, n)}"
+
+
+def _record_sql(made: RecordExpression) -> str:
+    return spark(made.sql(record_path, SPARK))
+
+
+def _computed(schema: OperatorSchema, part: str | int) -> str:
+    """Returns the name of a computed column: of the condition, or of the n-th key column."""
+    return f"`_computed.{schema.uid}.{part}`"
+
+
+def _key_columns(schema: OperatorSchema) -> list[str]:
+    """Returns the expressions of the key columns of a record that is no delete."""
+    return [
+        spark(record_path(k.source)) if k.inputs is None else _computed(schema, n) for n, k in enumerate(schema.keys)
+    ]
 
 
 def deleted_sql(schema: OperatorSchema) -> str:
@@ -61,10 +109,10 @@ def with_keys(records: DataFrame, schema: OperatorSchema) -> DataFrame:
 
 def key_sql(schema: OperatorSchema) -> list[str]:
     """Returns the expressions of an operator's key columns over its records."""
-    paths = [spark(record_path(k.source)) for k in schema.keys]
+    columns = _key_columns(schema)
     if not schema.deletes:
-        return paths
-    return [f"CASE WHEN {_VALUELESS} THEN {_column(schema, n)[1]} ELSE {path} END" for n, path in enumerate(paths)]
+        return columns
+    return [f"CASE WHEN {_VALUELESS} THEN {_column(schema, n)[1]} ELSE {sql} END" for n, sql in enumerate(columns)]
 
 
 def key_names(schema: OperatorSchema) -> list[str]:
@@ -157,29 +205,32 @@ def decode(
     good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
-    return (
+    decoded = (
         decode_values(raw.selectExpr(*kept), format or source.format, source.schema)
         .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
         .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
-        .selectExpr(
-            *here,
-            "event_time",
-            "CASE WHEN _reason IS NULL THEN record END AS record",
-            "_reason",
-            f"CAST({size} AS BIGINT) AS _bytes",
-            f"CASE WHEN {unusable} THEN key END AS key",
-            f"CASE WHEN {unusable} THEN value END AS value",
-        )
+    )
+    computing = [s for s in (plan.schemas[uid] for uid in pipeline.readers(name)) if not s.is_decided_by_joins]
+    own = [column.rpartition(" AS ")[2] for schema in computing for column in _computations(schema)]
+    return with_computed(decoded, computing).selectExpr(
+        *here,
+        "event_time",
+        "CASE WHEN _reason IS NULL THEN record END AS record",
+        "_reason",
+        f"CAST({size} AS BIGINT) AS _bytes",
+        f"CASE WHEN {unusable} THEN key END AS key",
+        f"CASE WHEN {unusable} THEN value END AS value",
+        *own,
     )
 
 
 def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
     """Yields conditions under which a good record is a dead letter of some operator, so that its raw bytes are kept."""
     schemas = [plan.schemas[uid] for uid in pipeline.readers(name)]
-    # Whether a function fails, or a joined key is null, is known only later.
-    if pipeline.may_fail(name) or any(s.has_joined_key for s in schemas):
+    # Whether a function fails, or a joined key is null, is known only later. Filtered records are no dead letters.
+    if pipeline.may_fail(name) or any(s.is_decided_by_joins for s in schemas):
         return ["true"]
-    return [f"NOT ({applied_sql(s)})" for s in schemas]
+    return [f"({refused_sql(s)})" for s in schemas]
 
 
 def _event_time(source: KafkaSource, *, is_broadcast: bool) -> str:
@@ -278,6 +329,4 @@ def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     """Returns the records that an operator could not apply, with raw key and value."""
     reason = f"{reason_sql(schema)} AS reason"
     here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
-    return records.where(f"NOT ({applied_sql(schema)})").selectExpr(
-        *here, f"'{schema.uid}' AS uid", reason, "key", "value"
-    )
+    return records.where(refused_sql(schema)).selectExpr(*here, f"'{schema.uid}' AS uid", reason, "key", "value")

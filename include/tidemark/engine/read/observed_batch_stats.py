@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.batch_stats import BatchStats, countable, rejected_sql
-from tidemark.engine.read.frames import applied_sql
+from tidemark.engine.read.frames import applied_sql, filtered_sql
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
@@ -64,6 +64,7 @@ class ObservedBatchStats:
             bytes=found["bytes"] or 0,
             greatest_ms={tp: at for tp, at in times.items() if at is not None},
             applied={uid: found[f"applied_{n}"] for n, uid in enumerate(self._uids)},
+            filtered={uid: found[f"filtered_{n}"] for n, uid in enumerate(self._uids) if f"filtered_{n}" in found},
             rejected=found["rejected"],
         )
 
@@ -106,7 +107,10 @@ class ObservedBatchStats:
                 f"max(CASE WHEN _slot = {n} AND _reason IS NULL THEN unix_millis(event_time) END)"
             )
         for n, uid in enumerate(self._uids):
-            sql[f"applied_{n}"] = f"count_if({applied_sql(self.plan.schemas[uid])})"
+            schema = self.plan.schemas[uid]
+            sql[f"applied_{n}"] = f"count_if({applied_sql(schema)})"
+            if (filtered := filtered_sql(schema)) is not None:
+                sql[f"filtered_{n}"] = f"count_if({filtered})"
         sql["rejected"] = rejected_sql([(self.plan.schemas[uid], None) for uid in self._uids])
         return sql
 

@@ -219,7 +219,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "lastCheckpointFiltered": Metric(
         unit="records",
-        meaning="that an operator's declaration leaves out, added up over the operators",
+        meaning="that the condition of an operator leaves out, added up over the operators",
         of=_newest(lambda c: sum(a.filtered for a in c.sealed.acks)),
     ),
     "deadLetterRows": Metric(

@@ -6,7 +6,7 @@ have not been compared yet.
 
 import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
 FUNCTIONS = ("abs", "coalesce", "greatest", "least", "nullif", "sqrt")
@@ -15,15 +15,26 @@ OPERATORS = ("+", "-", "*", "/", "||", "=", "<>", "<", "<=", ">", ">=")
 """Binary operators, besides AND, OR, NOT, IS [NOT] NULL, [NOT] BETWEEN, [NOT] IN, CASE."""
 CASTS = ("BIGINT", "DOUBLE")
 """Targets of CAST."""
+TIME_PARTS = ("year", "quarter", "month", "day", "hour", "minute", "second", "isodow")
+"""Parts of a date or time, each a function, and a name in `extract(part FROM x)`."""
+RECORD_FUNCTIONS = ("date_trunc", "length", "lower", "substr", "upper", *TIME_PARTS)
+"""Further functions in expressions over one record (`record_expression`)."""
+RECORD_OPERATORS = ("%", "LIKE")
+"""Further operators in expressions over one record."""
+RECORD_CASTS = ("DATE", "STRING")
+"""Further targets of CAST in expressions over one record."""
 _WORDS = frozenset(
     ("AND", "OR", "NOT", "IS", "NULL", "BETWEEN", "IN", "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "AS", "TRUE")
     + ("FALSE", "DATE", "DISTINCT", "OVER", "FILTER", "WHERE")
 )
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"""
-    r"""|(?P<name>[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)|(?P<sign><>|<=|>=|\|\||[-+*/=<>(),]))"""
+    r"""|(?P<name>[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*)|(?P<sign><>|<=|>=|\|\||[-+*/%=<>(),]))"""
 )
-_LEVELS: tuple[tuple[str, ...], ...] = (("=", "<>", "<", "<=", ">", ">="), ("+", "-", "||"), ("*", "/"))
+_LEVELS: tuple[tuple[str, ...], ...] = (("=", "<>", "<", "<=", ">", ">="), ("+", "-", "||"), ("*", "/", "%"))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotPortable(ValueError):  # noqa: N818  (an answer of the parser; a declaration makes an error of it)
@@ -124,6 +135,8 @@ class _Parser:
             found = Node("BETWEEN", (left, low, self._binary(1)))
         elif self._took("IN"):
             found = Node("IN", (left, *self._arguments()))
+        elif self._took_name("LIKE"):
+            found = Node("LIKE", (left, self._binary(1)))
         elif negated:
             raise NotPortable(f"unexpected {self.next[1]!r} after NOT")
         else:
@@ -155,12 +168,32 @@ class _Parser:
             return Node("literal", text=self._taken())
         if kind != "name":
             raise NotPortable(f"unexpected {text!r}")
+        return self._named(text)
+
+    def _named(self, text: str) -> Node:
+        """Parses what begins with a name: a field, a call, or a literal time."""
         self._at += 1
+        if self.next[0] == "text" and text.upper() == "TIMESTAMP":
+            return Node("literal", text=f"TIMESTAMP {_time(self._taken())}")
         if self.next[1] != "(":
             return Node("name", text=text)
-        if text.lower() not in FUNCTIONS:
-            raise NotPortable(f"function {text!r} is not in the subset; there are {', '.join(FUNCTIONS)}")
+        if text.lower() == "extract":
+            return self._extracted()
+        if text.lower() not in (*FUNCTIONS, *RECORD_FUNCTIONS):
+            known = ", ".join((*FUNCTIONS, *RECORD_FUNCTIONS))
+            raise NotPortable(f"function {text!r} is not in the subset; there are {known}")
         return Node(text.lower(), self._arguments())
+
+    def _extracted(self) -> Node:
+        self._take("(")
+        part = self._taken().lower()
+        if part not in TIME_PARTS:
+            raise NotPortable(f"extract of {part!r} is not in the subset; there are {', '.join(TIME_PARTS)}")
+        if not self._took_name("FROM"):
+            raise NotPortable(f"expected 'FROM', found {self.next[1]!r}")
+        found = self.expression()
+        self._take(")")
+        return Node(part, (found,))
 
     def _arguments(self) -> tuple[Node, ...]:
         self._take("(")
@@ -187,13 +220,21 @@ class _Parser:
         found = self.expression()
         self._take("AS")
         target = self._taken().upper()
-        if target not in CASTS:
-            raise NotPortable(f"CAST to {target} is not in the subset; there are {', '.join(CASTS)}")
+        if target not in (*CASTS, *RECORD_CASTS):
+            known = ", ".join((*CASTS, *RECORD_CASTS))
+            raise NotPortable(f"CAST to {target} is not in the subset; there are {known}")
         self._take(")")
         return Node("CAST", (found,), target)
 
     def _took(self, text: str) -> bool:
         if self.next[0] in ("word", "sign") and self.next[1] == text:
+            self._at += 1
+            return True
+        return False
+
+    def _took_name(self, word: str) -> bool:
+        """Takes a word that is no word elsewhere, so that a field may have its name."""
+        if self.next[0] == "name" and self.next[1].upper() == word:
             self._at += 1
             return True
         return False
@@ -208,6 +249,16 @@ class _Parser:
             raise NotPortable("the text ends too early")
         self._at += 1
         return text
+
+
+def _time(text: str) -> str:
+    """Returns a literal time in UTC as microseconds since the epoch."""
+    try:
+        found = datetime.fromisoformat(text[1:-1])
+    except ValueError as error:
+        raise NotPortable(f"TIMESTAMP {text} is not a time: write '2020-01-31T12:00:00Z'") from error
+    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return str((aware - _EPOCH) // timedelta(microseconds=1))
 
 
 def _date(text: str) -> str:

@@ -18,6 +18,7 @@ from tidemark.model.core.ttl import Clock, Ttl
 from tidemark.model.core.types import FieldType, type_from_json, type_to_json
 from tidemark.model.portable_sql import custom_aggregate as aggregates
 from tidemark.model.portable_sql.custom_aggregate import Aggregate
+from tidemark.model.portable_sql.record_expression import RecordExpression
 from tidemark.model.schema.lookup_joins import Join
 
 if TYPE_CHECKING:
@@ -86,11 +87,29 @@ ACCESS_COLUMNS = (("_first_at", FieldType("int", nullable=True)), ("_last_at", F
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key column: its name in the table, the record path it comes from, its type (never null)."""
+    """A key column.
+
+    Attributes:
+        name: its name in the table.
+        source: the record path it comes from, or the text of an expression.
+        type: its type, never null.
+        inputs: of an expression, the record fields in it and their types; None = `source` is a path.
+    """
 
     name: str
     source: str
     type: FieldType
+    inputs: tuple[tuple[str, FieldType], ...] | None = None
+
+    @property
+    def expression(self) -> RecordExpression | None:
+        """The expression that makes the column; None if it is a field of the record."""
+        return None if self.inputs is None else RecordExpression(self.source, self.inputs)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The record paths that it is made from."""
+        return (self.source,) if self.inputs is None else tuple(path for path, _ in self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +228,7 @@ class OperatorSchema:
         joins: the joins of a fold; paths of keys and fields may go through them.
         older: folders that a handle may name with other columns than those of this schema (`model.state.evolution`).
         patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
+        where: the condition of the records that the operator takes; None = it takes all.
         was: the previous uid of the state; only in declarations, never in manifests.
     """
 
@@ -222,6 +242,7 @@ class OperatorSchema:
     joins: tuple[Join, ...] = ()
     older: tuple[Layout, ...] = ()
     patched: int = 0
+    where: RecordExpression | None = None
     was: str = field(default="", compare=False)
 
     @property
@@ -236,8 +257,8 @@ class OperatorSchema:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the JSON form without `older` and `patched`: equal fingerprints share tables."""
-        return checksum(replace(self, older=(), patched=0).to_json())
+        """sha256 over the JSON form without `older`, `patched` and `where`: equal fingerprints share tables."""
+        return checksum(replace(self, older=(), patched=0, where=None).to_json())
 
     def layout(self, table: str) -> Layout | None:
         """Returns how to read a table named by a segment; None if it has the columns of this schema."""
@@ -264,21 +285,29 @@ class OperatorSchema:
         return tuple(join for join in self.joins if any(join.leads(path) for path in paths))
 
     @property
-    def has_joined_key(self) -> bool:
-        """Whether a key column is joined: then only the batch shows which records have a key, not the record."""
-        return bool(self.joined_by(k.source for k in self.keys))
+    def is_decided_by_joins(self) -> bool:
+        """Whether its key or its condition is joined: then a record alone does not show whether it is applied."""
+        return bool(self.joined_by(self.deciding_paths))
+
+    @property
+    def deciding_paths(self) -> tuple[str, ...]:
+        """The record paths in its key and its condition."""
+        found = tuple(path for k in self.keys for path in k.paths)
+        return found if self.where is None else (*found, *self.where.paths)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the form for manifests; without joins and patches it is the form of releases that had none."""
         joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
-        added = ({"joins": joins} if joins else {}) | ({"patched": self.patched} if self.patched else {})
+        added: dict[str, Any] = {"joins": joins} if joins else {}
+        added |= {"patched": self.patched} if self.patched else {}
+        added |= {} if self.where is None else {"where": self.where.to_json(type_to_json)}
         return added | {
             "uid": self.uid,
             "kind": self.kind,
             "clock": self.clock,
             "deletes": self.deletes,
             "key_groups": self.key_groups,
-            "keys": [{"name": k.name, "source": k.source, "type": type_to_json(k.type)} for k in self.keys],
+            "keys": [_key_to_json(k) for k in self.keys],
             "fields": [_field_to_json(f) for f in self.fields],
             "older": [_layout_to_json(found) for found in self.older],
         }
@@ -292,12 +321,25 @@ class OperatorSchema:
             clock=body["clock"],
             deletes=body["deletes"],
             key_groups=body["key_groups"],
-            keys=tuple(KeyColumn(k["name"], k["source"], type_from_json(k["type"])) for k in body["keys"]),
+            keys=tuple(map(_key_from_json, body["keys"])),
             fields=tuple(_field_from_json(f) for f in body["fields"]),
             joins=tuple(Join(j["uid"], tuple(j["on"])) for j in body.get("joins", ())),
             older=tuple(_layout_from_json(found) for found in body["older"]),
             patched=body.get("patched", 0),
+            where=RecordExpression.from_json(body["where"], type_from_json) if "where" in body else None,
         )
+
+
+def _key_to_json(k: KeyColumn) -> dict[str, Any]:
+    """Returns the form for manifests; that of a record field is the one of releases that had no expressions."""
+    inputs = {} if k.inputs is None else {"inputs": [[path, type_to_json(of)] for path, of in k.inputs]}
+    return {"name": k.name, "source": k.source, "type": type_to_json(k.type), **inputs}
+
+
+def _key_from_json(body: dict[str, Any]) -> KeyColumn:
+    inputs = body.get("inputs")
+    of = None if inputs is None else tuple((path, type_from_json(t)) for path, t in inputs)
+    return KeyColumn(body["name"], body["source"], type_from_json(body["type"]), of)
 
 
 def _layout_to_json(found: Layout) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tidemark.model.schema.operator_schema import Layout, OperatorSchema, Stored
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
 """Properties of a field that may change or have a rule of their own; the others define what the field aggregates."""
 _FREE_OF_OPERATORS = (
-    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "was",
+    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "where", "was",
 )  # fmt: skip
 _NEW_NAME = "declare it under a new name"
 _NEW_UID = "give the operator a new uid"
@@ -202,7 +202,7 @@ def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
         found.append(("kind", f"{old.kind} became {new.kind}", _NEW_UID))
     if old.keys != new.keys:
         found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
-    elif (was := _on(old, [k.source for k in old.keys])) != (now := _on(new, [k.source for k in new.keys])):
+    elif (was := _on(old, _key_paths(old))) != (now := _on(new, _key_paths(new))):
         found.append(("key", f"joined on {was} became joined on {now}", _NEW_UID))
     if old.key_groups != new.key_groups:
         found.append(("key groups", f"{old.key_groups} became {new.key_groups}", _NEW_UID))
@@ -233,6 +233,10 @@ def _of_joins(old: OperatorSchema, was: StoredField, new: OperatorSchema, now: S
     if was.inputs == now.inputs and before != after:
         what = f"joined on {before} became joined on {after}"
         yield Misfit(uid=new.uid, field=now.name, what=what, remedy=_NEW_NAME)
+
+
+def _key_paths(schema: OperatorSchema) -> list[str]:
+    return [path for k in schema.keys for path in k.paths]
 
 
 def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, group_rows
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.expression_values import judge_records, value_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -351,17 +352,19 @@ class _Decoder:
             fields = self.format.decode_one(raw["value"], source.schema)
         except BadRecord as error:
             return str(error), None
-        at = raw["timestamp"] if source.event_time is None else _at(fields, source.event_time)
+        at = raw["timestamp"] if source.event_time is None else value_at(fields, source.event_time)
         if at > self.latest:
             return Reason.IN_THE_FUTURE.value, fields
-        own = [key.source for key in self.schema.keys if not self.schema.joined_by([key.source])]
-        return Reason.NULL_KEY.value if any(_at(fields, path) is None for path in own) else None, fields
-
-
-def _at(fields: Any, path: str) -> Any:  # noqa: ANN401
-    for step in path.split("."):
-        fields = None if fields is None else fields[step]
-    return fields
+        where, joined_by = self.schema.where, self.schema.joined_by
+        own = replace(
+            self.schema,
+            keys=tuple(k for k in self.schema.keys if not joined_by(k.paths)),
+            where=None if where is None or joined_by(where.paths) else where,
+        )
+        ((is_taken, key),) = judge_records(own, [fields])
+        if not is_taken:
+            return "filtered", fields
+        return Reason.NULL_KEY.value if None in key else None, fields
 
 
 def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> DeadLetter:

@@ -26,7 +26,7 @@ from tidemark.ports import ForeignTables
 from tidemark.ports.registries import OpenBook
 from tidemark.processing.broadcasts import broadcast_records, too_large
 from tidemark.testing.twin.entries import state_rows
-from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold, key_of
+from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.memory_inputs import (
     EPOCH,
@@ -356,25 +356,34 @@ class MemoryBatch:
         return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
 
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
-        """Separates the records that an operator applies from those without a key, and counts both."""
+        """Separates the records that an operator applies from those that it filters or that have no key; counts all."""
         schema = self._plan.schemas[uid]
         self._applied[uid], self._unkeyed[uid] = [], []
-        for r in records:
-            key = key_of(schema, r)
-            if not self._drops(uid, key, r):
-                (self._unkeyed if None in key else self._applied)[uid].append(r)
+        taken, filtered = self._split(uid, records)
+        for r in taken:
+            (self._unkeyed if None in r.key else self._applied)[uid].append(r)
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
-        counts = UidCounts(applied=applied, dead_lettered=len(self._unkeyed[uid]) + letters)
+        letters += len(self._unkeyed[uid])
+        counts = UidCounts(applied=applied, filtered=len(filtered), dead_lettered=letters)
         self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
+
+    def _split(self, uid: str, records: Iterable[Decoded]) -> tuple[list[Decoded], list[Decoded]]:
+        """Returns the records that an operator takes, and those that it filters, both without those of erased keys."""
+        schema, found = self._plan.schemas[uid], list(records)
+        parts: tuple[list[Decoded], list[Decoded]] = ([], [])
+        for r, (is_taken, key) in zip(found, _judged(schema, found), strict=True):
+            if not self._drops(uid, key, r):
+                parts[0 if is_taken else 1].append(replace(r, key=key))
+        return parts
 
     def _with_redriven(self, uid: str, counts: UidCounts) -> UidCounts:
         """Says how many of the records that were counted are redriven."""
         schema, again = self._plan.schemas[uid], self._redriven[uid]
-        good = self._broadcast.join(again.good, schema.joins)
-        kept = [key for r in good if not self._drops(uid, key := key_of(schema, r), r)]
-        refused = sum(None in key for key in kept) + len(list_refused(again, schema))
-        redriven = len(kept) + len(list_refused(again, schema)) + len(self._deletes(uid, again))
+        taken, filtered = self._split(uid, self._broadcast.join(again.good, schema.joins))
+        letters = len(list_refused(again, schema))
+        refused = sum(None in r.key for r in taken) + letters
+        redriven = len(taken) + len(filtered) + letters + len(self._deletes(uid, again))
         return replace(counts, redriven=redriven, refused_again=refused)
 
     def _fold(self, uid: str) -> list[dict[str, Any]]:
@@ -410,6 +419,16 @@ class MemoryBatch:
             }
             for x in letters
         ]
+
+
+def _judged(schema: OperatorSchema, records: Sequence[Decoded]) -> list[tuple[bool, Key]]:
+    """Returns whether an operator takes each record, and its key."""
+    if schema.where is None and all(k.inputs is None for k in schema.keys):
+        return [(True, tuple(r.at(k.source) for k in schema.keys)) for r in records]
+    # Imported here, so that only pipelines with expressions load DuckDB and Arrow.
+    from tidemark.readers.expression_values import judge_records
+
+    return judge_records(schema, [r.fields for r in records])
 
 
 def _lost(what: str) -> DataLostError:

@@ -96,7 +96,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A good record with its position."""
+    """A good record with its position; `key` is that of the operator that gets it."""
 
     topic: str
     partition: int
@@ -105,6 +105,7 @@ class Decoded:
     fields: Mapping[str, Any]
     n: int = 0
     emitted: bool = False
+    key: Key = ()
 
     @property
     def position(self) -> tuple[str, int, int, int]:
@@ -151,15 +152,9 @@ def fold(
     """
     by_key: dict[Key, list[Decoded | Deleted]] = {}
     for record in records:
-        key = record.key if isinstance(record, Deleted) else key_of(schema, record)
-        by_key.setdefault(key, []).append(record)
+        by_key.setdefault(record.key, []).append(record)
     rows = [_row(schema, key, found, plan, now.of(schema.clock)) for key, found in by_key.items()]
     return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
-
-
-def key_of(schema: OperatorSchema, record: Decoded) -> Key:
-    """Returns the record's key for an operator; a null in it makes the record a dead letter."""
-    return tuple(record.at(k.source) for k in schema.keys)
 
 
 def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: CheckpointPlan) -> int:

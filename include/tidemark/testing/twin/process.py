@@ -19,7 +19,7 @@ from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.entries import values_of
-from tidemark.testing.twin.fold import Decoded, access_ms, key_of
+from tidemark.testing.twin.fold import Decoded, access_ms
 
 Row = Mapping[str, Any]
 Position = tuple[str, int, int, int]
@@ -106,7 +106,7 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
     processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
     for record in sorted(records, key=_order(operator)):
-        by_key.setdefault(key_of(schema, record), []).append(record)
+        by_key.setdefault(record.key, []).append(record)
     before = values_of(schema, stored)
     load = codec_of(record_shape(task.record)).copy
     states: dict[int, TaskState] = {}

@@ -67,7 +67,10 @@ const COLUMNS = [
 
 function Table({ data }) {
   const letters = data.records.some((r) => Object.keys(r.dead_letters).length > 0);
-  return h(Rows, { name: "Records", columns: letters ? COLUMNS : COLUMNS.slice(0, -1), rows: data.records,
+  const columns = letters ? [...COLUMNS] : COLUMNS.slice(0, -1);
+  if (data.records.some((r) => r.filtered))
+    columns.push({ title: "Filtered", cell: (r) => (r.filtered ? "left out by where" : "") });
+  return h(Rows, { name: "Records", columns, rows: data.records,
     keyOf: (r) => `${r.partition} ${r.offset}` });
 }
 
