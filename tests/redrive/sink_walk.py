@@ -8,7 +8,7 @@ sinks back, and none may be missing once everything was delivered.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.redrive.redrive_walk import Lenient, Record, RedriveWalk, Seen, Strict
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Process, state
@@ -76,6 +76,35 @@ def telling(record: type) -> Pipeline:
         ],
         max_dead_letters=1.0,
     )
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A row of a second output."""
+
+    account: str
+    amount: int
+
+
+def tell_twice(key: str, records: Iterable[Strict | Lenient], kept: Seen) -> Iterator[Told | Echo]:
+    """Emits one row per record to each output."""
+    for told in tell(key, records, kept):
+        yield Echo(told.account, told.amount)
+        yield told
+
+
+def telling_twice(record: type) -> Pipeline:
+    """A release whose operator has a second output with a sink."""
+    made = telling(record)
+    twice = Process(
+        "seen",
+        key_by="account",
+        state=Seen,
+        function=tell_twice,
+        emits={"told": Told, "copied": Echo},
+        sinks={"told": DeltaSink("told"), "copied": DeltaSink("copied")},
+    )
+    return replace(made, operators=[twice if o.uid == "seen" else o for o in made.operators])
 
 
 @dataclass
@@ -184,3 +213,15 @@ class SinkWalk(RedriveWalk):
     @staticmethod
     def _place(row: object) -> Record:
         return (row["_partition"], row["_offset"])  # type: ignore[index]
+
+
+class OutputsWalk(SinkWalk):
+    """The same walk; the sink of a second output must have the same rows."""
+
+    releases = {"strict": telling_twice(Strict), "lenient": telling_twice(Lenient)}
+
+    def emitted(self, made: Checkpoint, new: set[Record], again: set[Record], refused: set[Record]) -> None:
+        """Compares the second sink, too."""
+        super().emitted(made, new, again, refused)
+        have = Counter(self._place(row) for row in self.world.tables.rows(made.sinks["seen.copied"].handle))
+        assert have == self.table.rows, f"{made.plan.name}: {have - self.table.rows} too many"

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from tests.redrive.redrive_walk import RedriveWalk
-from tests.redrive.sink_walk import SinkWalk
+from tests.redrive.sink_walk import OutputsWalk, SinkWalk
 from tidemark.coordinator.plans import sink_inputs
 from tidemark.coordinator.plans.redrives import RedrivePlanner
 from tidemark.coordinator.records.redrive_requests import RedriveHistory
@@ -22,8 +22,8 @@ def walked(seed: int, uid: str = "sums") -> RedriveWalk:
     return taken(RedriveWalk(seed, uid), seed)
 
 
-def told(seed: int) -> SinkWalk:
-    walk = taken(SinkWalk(seed), seed)
+def told(seed: int, walks: type[SinkWalk] = SinkWalk) -> SinkWalk:
+    walk = taken(walks(seed), seed)
     walk.drain()
     return walk
 
@@ -60,6 +60,11 @@ def test_a_walk_with_sinks_emits_for_each_record_once(seed: int) -> None:
     walk = told(seed)
     assert walk.redriven > 5
     assert walk.merged > 2
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_a_walk_with_several_outputs_emits_to_each_sink_once(seed: int) -> None:
+    assert told(seed, OutputsWalk).redriven > 5
 
 
 def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has() -> None:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -77,6 +76,33 @@ PIPELINE = Pipeline(
 )
 
 
+@dataclass(frozen=True)
+class Copied:
+    """The second output of a process."""
+
+    account: str
+    so_far: int
+
+
+def tell_twice(account: str, payments: Iterator[Payment], count: Count) -> Iterator[Told | Copied]:
+    """Emits a row per payment to each output."""
+    for told in tell(account, payments, count):
+        yield Copied(told.account, told.so_far)
+        yield told
+
+
+TELLER = Process(
+    "teller",
+    key_by="account",
+    state=Count,
+    function=tell_twice,
+    emits={"told": Told, "copied": Copied},
+    sinks={"told": DeltaSink("told"), "copied": DeltaSink("copied")},
+)
+TWO_OUTPUTS = replace(PIPELINE, operators=[PIPELINE.operator("accounts"), TELLER])
+"""The same pipeline, whose process has a second output with a sink."""
+
+
 class TimelineWalk:
     """A walk over one pipeline, with the oracle that follows it."""
 
@@ -120,7 +146,10 @@ class TimelineWalk:
         ends = oracle.planned(name, at_most)
         coordinator = self._coordinator(crash)
         line = CheckpointLoop(
-            coordinator=coordinator, pipeline=PIPELINE, execute=lambda a: self._job(crash).execute(a), timeline=name
+            coordinator=coordinator,
+            pipeline=self.world.pipeline,
+            execute=lambda a: self._job(crash).execute(a),
+            timeline=name,
         )
         try:
             done = line.run_once(PlanRequest(origin="walk", max_records=at_most)).checkpoints[0]
@@ -160,7 +189,7 @@ class TimelineWalk:
         left, died = oracle.left(to), True
         while died:
             try:
-                done = Recovery(coordinator=self._coordinator(crash), pipeline=PIPELINE).restore(
+                done = Recovery(coordinator=self._coordinator(crash), pipeline=self.world.pipeline).restore(
                     asked.find_restore_point(self.world.coordinator), asked.request
                 )
                 died = False
@@ -192,7 +221,7 @@ class TimelineWalk:
             return
         to, name = rng.choice(sorted(oracle.snapshots)), self._name("f")
         restore_point = RestoreRequest(checkpoint=to).find_restore_point(self.world.coordinator)
-        recovery = Recovery(coordinator=self.world.coordinator, pipeline=PIPELINE)
+        recovery = Recovery(coordinator=self.world.coordinator, pipeline=self.world.pipeline)
         assert recovery.fork(restore_point, name).won
         assert not recovery.fork(restore_point, name).won
         oracle.begin(name, to, keep_rows=False)
@@ -274,9 +303,12 @@ class TimelineWalk:
         assert accounts == wanted.accounts
         counts = {r["account"]: r["payments"] for r in self.world.state("teller", found)}
         assert counts == {account: count for account, (count, _) in wanted.accounts.items()}
-        rows = [((r["_partition"], r["_offset"]), (r["account"], r["so_far"])) for r in self._emitted(found)]
-        assert len(rows) == len(dict(rows)), "a row is duplicated"
-        assert dict(rows) == wanted.rows
+        for uid in found.plan.sinks:
+            emitted = self.world.emitted(uid, found)
+            assert {r["_uid"] for r in emitted} <= {uid}
+            rows = [((r["_partition"], r["_offset"]), (r["account"], r["so_far"])) for r in emitted]
+            assert len(rows) == len(dict(rows)), "a row is duplicated"
+            assert dict(rows) == wanted.rows
 
     def compare_all(self) -> None:
         """Compares every checkpoint of every timeline: its manifest byte for byte, its state and its sink."""
@@ -290,9 +322,6 @@ class TimelineWalk:
     def _objects(self) -> dict[str, bytes]:
         assert isinstance(self.world.store, MemoryStore)
         return self.world.store.objects
-
-    def _emitted(self, found: Checkpoint) -> list[dict[str, Any]]:
-        return self.world.emitted("teller", found)
 
     def _coordinator(self, crash: CrashAt) -> CheckpointCoordinator:
         return replace(self.world.coordinator, listener=crash)

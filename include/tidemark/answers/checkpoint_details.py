@@ -24,8 +24,17 @@ class FieldConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputConfig:
+    """An output of an operator after the first one, with its sink: its uid, the sink, and the columns of its rows."""
+
+    uid: str
+    sink: str
+    sink_columns: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """An operator as the newest manifest declares it."""
+    """An operator as the newest manifest declares it; `more_sinks` are those of its outputs after the first one."""
 
     uid: str
     kind: str
@@ -35,6 +44,7 @@ class OperatorConfig:
     key_groups: int
     sink: str | None
     sink_columns: Sequence[str]
+    more_sinks: Sequence[OutputConfig]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +159,7 @@ class OperatorDetails:
     dead_letter_rows: int
     emitted: int
     sink: SinkSegments | None
+    more_sinks: Sequence[SinkSegments]
     operator_state: Mapping[str, int]
     timings: Mapping[str, int]
     live_runs: int | None

@@ -156,7 +156,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},
         filtered={a.uid: a.filtered for a in sealed.acks},
         keys={a.uid: a.keys for a in sealed.acks},
-        emitted={a.uid: a.emitted for a in sealed.acks if plan.schemas[a.uid].has_function},
+        emitted=emitted_by_output(checkpoint),
         sinks={table.name: [_version(s) for s in table.handle] for table in checkpoint.sinks.values()},
         run_bytes=sealed.run_bytes,
         full_bytes=sealed.full_bytes,
@@ -166,6 +166,17 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         timings_ms=sealed.timings_ms,
         seconds=round(sum(sealed.timings_ms.values()) / 1000, 3),
     )
+
+
+def emitted_by_output(checkpoint: Checkpoint) -> dict[str, int]:
+    """Returns the number of emitted records by the uid of each output."""
+    schemas = checkpoint.plan.schemas
+    return {
+        uid: output.emitted
+        for ack in checkpoint.sealed.acks
+        if schemas[ack.uid].has_function
+        for uid, output in ack.by_output.items()
+    }
 
 
 def span_of(offsets: OffsetRange) -> OffsetSpan:
@@ -246,11 +257,20 @@ def _changed(made: Checkpoint, ack: Ack) -> Iterator[tuple[str, ChangedAsset]]:
                 versions=_versions(letters),
             ),
         )
-    sink = made.sinks.get(uid)
-    if sink is not None and ack.sink != plan.sinks[uid].handle:
-        table = ack.sink
-        changed = ChangedSink(**of, emitted=ack.emitted, rows=table.rows, bytes=table.bytes, versions=_versions(table))
-        yield f"sinks/{sink.name}", changed
+    for output, planned in plan.sinks_of(uid).items():
+        after = ack.by_output.get(output)
+        if after is not None and after.sink != planned.handle:
+            table = after.sink
+            yield (
+                f"sinks/{planned.name}",
+                ChangedSink(
+                    **(of | {"uid": output}),
+                    emitted=after.emitted,
+                    rows=table.rows,
+                    bytes=table.bytes,
+                    versions=_versions(table),
+                ),
+            )
 
 
 def _version(s: Segment) -> SegmentVersion:

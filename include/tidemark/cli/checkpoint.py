@@ -96,9 +96,11 @@ def show(pipeline: PipelineName, checkpoint: CheckpointId, as_json: JsonFlag = F
         inexact = [f.name for f in found.plan.schemas[ack.uid].fields if not f.exact]
         if inexact:
             note(f"state {ack.uid}  not exact, left out of hashes: {', '.join(inexact)}")
-        sink = found.sinks.get(ack.uid)
-        if sink is not None:
-            note(f"sink {sink.name}  of {ack.uid}, which emitted {ack.emitted} records")
+        for output, report in ack.by_output.items():
+            sink = found.sinks.get(output)
+            if sink is None:
+                continue
+            note(f"sink {sink.name}  of {output}, which emitted {report.emitted} records")
             for segment in sink.handle:
                 note(f"sink {sink.name}  {_segment(segment)}")
 

@@ -1,10 +1,10 @@
 """FlatMap: an operator without a key and without state, which makes any number of rows of each record."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidemark.declare.outputs import EmittedOutput, check_outputs, single_output
+from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_name
@@ -50,8 +50,9 @@ class FlatMap:
         uid: as in `Fold`; it names the rows for sinks and for operators that read them.
         function: a plain Python function of one record.
         where: as in `Fold`.
-        emits: dataclass of the yielded instances.
+        emits: dataclass of the yielded instances; for several outputs a dataclass each, by name, as in a `Process`.
         sink: where the rows go; None = only to operators that name this one as `input`.
+        sinks: the sinks of several outputs, by name.
         input: as in `Fold`.
         on_error: `fail`, or `dead_letter`: a record that makes the function raise becomes a dead letter, and none of
             its rows are emitted.
@@ -62,8 +63,9 @@ class FlatMap:
     uid: str
     function: FlatMapFunction = field(kw_only=True)
     where: str | None = field(default=None, kw_only=True)
-    emits: type = field(kw_only=True)
+    emits: Emits = field(kw_only=True, hash=False)
     sink: "Sink | None" = field(default=None, kw_only=True)
+    sinks: "Mapping[str, Sink]" = field(default_factory=dict, kw_only=True, hash=False)
     input: str | None = field(default=None, kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
     publish: Sequence[Publication] = field(default=(), kw_only=True)
@@ -74,7 +76,7 @@ class FlatMap:
             checked_name("uid", name)
         if not callable(self.function):
             raise DeclarationError(f"{self.uid}: function={self.function!r}", next="give a function of one record.")
-        if not isinstance(self.emits, type):
+        if not isinstance(self.emits, type | Mapping):
             raise DeclarationError(
                 f"{self.uid}: emits={self.emits!r}", next="give the dataclass whose instances the function yields."
             )
@@ -87,8 +89,8 @@ class FlatMap:
 
     @property
     def outputs(self) -> tuple[EmittedOutput, ...]:
-        """Its output, under its uid."""
-        return single_output(self.uid, self.emits, self.sink)
+        """Its outputs; the first has its uid."""
+        return declared_outputs(self.uid, self.emits, self.sink, self.sinks)
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """Returns its stored schema, which has neither keys nor fields, whatever its records are.

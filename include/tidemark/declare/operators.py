@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
-from tidemark.declare.outputs import EmittedOutput, check_outputs, single_output
+from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication, named
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
@@ -342,8 +342,11 @@ class Process:
         where: as in `Fold`.
         state: the `state.Keyed` class, with fields `state.value`, `state.list` and `state.map`.
         function: a plain Python function.
-        emits: dataclass of the yielded instances; None = the function yields nothing.
+        emits: dataclass of the yielded instances; None = the function yields nothing. For several outputs a dataclass
+            each, by name, as in `{"alerts": Alert, "late": Late}`: the class of a row names its output. Operators read
+            the first one by the uid, any other as `<uid>.<name>`.
         sink: where emitted rows go; None = only to operators that name this one as `input`.
+        sinks: the sinks of several outputs, by name.
         input: as in `Fold`.
         order: `offset`, or `event_time` for (event time, topic, partition, offset) within a checkpoint.
         on_error: `fail`, or `dead_letter`: a record that makes the function raise becomes a dead letter and changes
@@ -359,8 +362,9 @@ class Process:
     state: type[Keyed] = field(kw_only=True)
     where: str | None = field(default=None, kw_only=True)
     function: ProcessFunction = field(kw_only=True)
-    emits: type | None = field(default=None, kw_only=True)
+    emits: Emits = field(default=None, kw_only=True, hash=False)
     sink: "Sink | None" = field(default=None, kw_only=True)
+    sinks: "Mapping[str, Sink]" = field(default_factory=dict, kw_only=True, hash=False)
     input: str | None = field(default=None, kw_only=True)
     order: Literal["offset", "event_time"] = field(default="offset", kw_only=True)
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
@@ -412,8 +416,8 @@ class Process:
 
     @property
     def outputs(self) -> tuple[EmittedOutput, ...]:
-        """Its output, under its uid; empty if it emits nothing."""
-        return single_output(self.uid, self.emits, self.sink)
+        """Its outputs; the first has its uid. Empty if it emits nothing."""
+        return declared_outputs(self.uid, self.emits, self.sink, self.sinks)
 
 
 Operator = Fold | Process | FlatMap

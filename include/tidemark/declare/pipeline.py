@@ -76,8 +76,9 @@ def of_operator(operator: Operator) -> dict[str, Any]:
 
 
 def _emitted_to_json(operator: Operator) -> Any:
-    """Returns the struct of what an operator emits; None if it emits nothing."""
-    return next((type_to_json(output.emitted) for output in operator.outputs), None)
+    """Returns the struct of what an operator emits, for several outputs one each by name; None if it emits nothing."""
+    found = [[output.uid, type_to_json(output.emitted)] for output in operator.outputs]
+    return found if len(found) > 1 else found[0][1] if found else None
 
 
 def of_gate(gate: Callable[..., object] | None) -> str | None:
@@ -294,6 +295,12 @@ class Pipeline:
         """Everything that operators emit, by the name that other operators give as `input`."""
         return {output.uid: output for o in self.operators for output in o.outputs}
 
+    @property
+    def recorded_inputs(self) -> dict[str, str]:
+        """The input of every operator by uid, as plans record it: only if one is a FlatMap or has several outputs."""
+        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 for o in self.operators)
+        return {o.uid: self.input_of(o) for o in self.operators} if is_recorded else {}
+
     def readers(self, name: str) -> tuple[str, ...]:
         """Returns the uids of broadcast states, then of operators, that read an input or what an operator emits."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
@@ -349,7 +356,8 @@ class Pipeline:
         """
         waiting, done = list(self.operators), list[Operator]()
         while waiting:
-            ready = [o for o in waiting if not any(w.uid == o.input for w in waiting)]
+            open_ = {output.uid for w in waiting for output in w.outputs}
+            ready = [o for o in waiting if o.input not in open_]
             if not ready:
                 raise DeclarationError(
                     f"{self.name}: operators feed each other in a cycle: {', '.join(o.uid for o in waiting)}",
@@ -402,10 +410,11 @@ class Pipeline:
                 f"{self.name} has no operators", next="declare at least one Fold, Process or FlatMap."
             )
         uids = [o.uid for o in (*self.broadcast, *self.operators)]
+        outputs = [output.uid for o in self.operators for output in o.outputs if output.uid != o.uid]
         sinks = [output.sink.name for output in self.outputs.values() if output.sink is not None]
         publications = [p for _, p in self.publications]
         shared = {
-            "operators share the uid": uids,
+            "operators or outputs share the uid": [*uids, *outputs],
             "sinks share the name": sinks,
             "publications share the name": [p.name for p in publications],
             "publications share the place": [p.place for p in publications],

@@ -28,6 +28,7 @@ from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, fil
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of, spark
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
@@ -256,14 +257,15 @@ class SparkBatch:
         """Writes the records that a process emitted, ordered by position; see `ports.Batch`."""
         order = [name for name, _ in ROW_ID[1:]]
         with translate_spark_errors():
-            rows = rows_to_send(self._plan, uid, self._processed[uid].sunk())
-            files = files_for(self.counts[uid].emitted, self._plan.sinks[uid].handle)
+            done = self._emitting(uid)
+            rows = rows_to_send(self._plan, uid, done.sunk(uid))
+            files = files_for(done.emitted[uid], self._plan.sinks[uid].handle)
             return self._write(rows, order, folder, files, order)
 
     def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
         with translate_spark_errors():
-            rows = self._processed[uid].sunk().orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
+            rows = self._emitting(uid).sunk(uid).orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist()
 
@@ -358,8 +360,16 @@ class SparkBatch:
         refused = row["read"] - row["applied"] - row["filtered"]
         return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused)
 
-    def _emitted_by(self, uid: str) -> int:
-        return self._processed[uid].emitted if uid in self._processed else 0
+    def _emitted_by(self, output: str) -> int:
+        return sum(done.emitted.get(output, 0) for done in self._processed.values())
+
+    def _emitting(self, output: str) -> ProcessFrame:
+        """Returns the frame of the operator of an output."""
+        return self._processed[operator_of(output, self._plan.schemas)]
+
+    def _outputs(self) -> dict[str, ProcessFrame]:
+        """Returns the frame of each output, by its uid."""
+        return {output: done for done in self._processed.values() for output in done.emitted}
 
     def _fold(self, uid: str, folder: str) -> WrittenRun:
         task = FoldTask(
@@ -392,7 +402,7 @@ class SparkBatch:
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
         pipeline = self._compute.pipeline
-        emitted = [done.records() for upstream, done in self._processed.items() if uid in pipeline.readers(upstream)]
+        emitted = [done.records(name) for name, done in self._outputs().items() if uid in pipeline.readers(name)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
         found = [self._joined(schema, frame, emitted=bool(emitted)) for frame in (emitted + read)[:1]]
@@ -422,7 +432,7 @@ class SparkBatch:
 
     def _is_fed(self, uid: str) -> bool:
         """Whether an operator gets records that another one emitted; they have the column `_n`."""
-        return any(uid in self._compute.pipeline.readers(upstream) for upstream in self._processed)
+        return any(uid in self._compute.pipeline.readers(output) for output in self._outputs())
 
     def _numbered(self, uid: str) -> DataFrame:
         """Returns the same records with the column `_n`, which is zero for records of a source."""

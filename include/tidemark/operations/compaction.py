@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.row_tables import row_tables
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
+from tidemark.model.core.names import operator_of
 from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.operations.reads import schema_of
@@ -51,7 +52,8 @@ def compact(
     uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
     # Rows first: they need no Spark, which may be away.
     compactor, policy = _row_compactor(context, name, listener), RowPolicy.everything() if full else RowPolicy()
-    rows = [compactor.compact(newest, table, policy) for table in row_tables(newest) if table.uid in uids]
+    tables = [t for t in row_tables(newest) if operator_of(t.uid, newest.plan.schemas) in uids]
+    rows = [compactor.compact(newest, table, policy) for table in tables]
     stateful = [one for one in uids if newest.plan.schemas[one].keeps_state]
     states = [_compact(context, name, newest, one, full, listener) for one in stateful]
     return [record for record in (*states, *rows) if record is not None]

@@ -19,6 +19,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.names import is_url
 from tidemark.model.retention.export_manifest import Export
+from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations.export import open_export
 
 if TYPE_CHECKING:
@@ -189,6 +190,6 @@ def describe_import(wanted: Importing, inputs: PlannedInputs | CheckpointPlan, d
         timeline=wanted.timeline,
         checkpoint=None if done is None else done.plan.name,
         rows={uid: handle.rows for uid, handle in inputs.handles.items()},
-        empty=tuple(uid for uid, handle in inputs.handles.items() if not handle),
+        empty=tuple(uid for uid in with_state(inputs.schemas) if not inputs.handles[uid]),
         left_behind=tuple(uid for uid, state in wanted.export.states.items() if state.rows and uid not in imported),
     )

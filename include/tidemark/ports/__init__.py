@@ -337,7 +337,12 @@ class Batch(Protocol):
         """Writes the operator's dead letters: topic, partition, offset, timestamp, uid, reason, raw key and value."""
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
-        """Writes emitted rows of a process that its sink lacks, in the sink's columns: fields, uid, position."""
+        """Writes the rows of an output that its sink lacks, in the sink's columns: fields, uid, position.
+
+        Args:
+            uid: uid of the output, as in `CheckpointPlan.sinks`.
+            folder: `<table>/<id>.<attempt>`, relative to the warehouse; no other attempt uses it.
+        """
 
     def read_emitted(self, uid: str) -> Iterable[Mapping[str, Any]]:
         """Returns the same rows, in order of their positions, for a sink without a table."""

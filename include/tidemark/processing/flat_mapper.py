@@ -52,10 +52,9 @@ class FlatMapper:
                 out.emitted += rows
 
     def _rows(self, at: PositionedRecord) -> list[Emitted]:
-        found = self.operator.function(at.record)
-        return [
-            Emitted(
-                at.topic, at.partition, at.offset, emitted_number(at.n, n), at.event_time, self.encoder.encode(item)
-            )
-            for n, item in enumerate(() if found is None else found)
-        ]
+        found, rows, numbers = self.operator.function(at.record), list[Emitted](), self.encoder.numbers()
+        for item in () if found is None else found:
+            output, fields = self.encoder.encode(item)
+            number = emitted_number(at.n, next(numbers[output]))
+            rows.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, fields, output))
+        return rows

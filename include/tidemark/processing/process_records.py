@@ -23,7 +23,10 @@ class PositionedRecord(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """A record that a function yielded: position of its input record, its number there, its fields in stored form."""
+    """A record that a function yielded: position of its input record, its number there, its fields in stored form.
+
+    `output` is the number of the output of its operator; records are numbered per output.
+    """
 
     topic: str
     partition: int
@@ -31,6 +34,7 @@ class Emitted(NamedTuple):
     n: int
     event_time: Any
     fields: tuple[Any, ...]
+    output: int = 0
 
 
 class FailedRecord(NamedTuple):

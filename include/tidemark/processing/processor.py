@@ -175,12 +175,14 @@ class Processing:
         found = function(*handed) if task is None else function(*handed, operator_state=task.live)
         if found is None:
             return
-        place, n = None, 0
+        place, numbers = None, self.encoder.numbers()
         for item in found:
             at = clock.place
-            place, n = (at, 0) if at is not place else (place, n + 1)
-            number = emitted_number(at.n, n)
-            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, self.encoder.encode(item)))
+            if at is not place:
+                place, numbers = at, self.encoder.numbers()
+            output, fields = self.encoder.encode(item)
+            number = emitted_number(at.n, next(numbers[output]))
+            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, fields, output))
 
     def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
         """Returns the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.

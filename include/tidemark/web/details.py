@@ -13,6 +13,7 @@ from tidemark.answers.checkpoint_details import (
     OpenProgress,
     OperatorConfig,
     OperatorDetails,
+    OutputConfig,
     PartitionRange,
     SegmentFacts,
     SinkSegments,
@@ -27,6 +28,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import compaction, savepoints
 from tidemark.web import history_cache
@@ -137,7 +139,8 @@ def get_config(context: Context, name: str) -> CheckpointConfig:
 
 
 def _operator_config(plan: CheckpointPlan, schema: OperatorSchema) -> OperatorConfig:
-    sink = plan.sinks.get(schema.uid)
+    sinks = plan.sinks_of(schema.uid)
+    sink = sinks.pop(schema.uid, None)
     return OperatorConfig(
         uid=schema.uid,
         kind=schema.kind,
@@ -148,9 +151,17 @@ def _operator_config(plan: CheckpointPlan, schema: OperatorSchema) -> OperatorCo
         clock=schema.clock,
         key_groups=schema.key_groups,
         sink=None if sink is None else sink.name,
-        # A row can be looked up by these; a sink that keeps no rows has none.
-        sink_columns=[column for column, _ in sink.stored] if sink is not None and sink.keeps_rows else [],
+        sink_columns=[] if sink is None else _row_columns(sink),
+        more_sinks=[
+            OutputConfig(uid=output, sink=table.name, sink_columns=_row_columns(table))
+            for output, table in sinks.items()
+        ],
     )
+
+
+def _row_columns(sink: SinkTable) -> list[str]:
+    """The columns by which a row can be looked up; a sink that keeps no rows has none."""
+    return [column for column, _ in sink.stored] if sink.keeps_rows else []
 
 
 def _ranges(plan: CheckpointPlan, found: Checkpoint | None) -> list[PartitionRange]:
@@ -177,7 +188,8 @@ def _expectations(found: Checkpoint) -> list[ExpectationResult]:
 
 
 def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
-    sink = found.sinks.get(ack.uid)
+    sinks = {output: found.sinks[output] for output in found.plan.sinks_of(ack.uid)}
+    sink = sinks.pop(ack.uid, None)
     timings = dict(_timings(found.sealed.timings_ms, ack.uid))
     layers: StateLayers = compaction.describe_layers(context, found, ack.uid)
     return OperatorDetails(
@@ -196,8 +208,9 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
         filtered=ack.filtered,
         dead_lettered=ack.dead_lettered,
         dead_letter_rows=ack.dead_letters.rows,
-        emitted=ack.emitted,
+        emitted=ack.emitted_to_all,
         sink=None if sink is None else SinkSegments(name=sink.name, segments=_segments(sink.handle)),
+        more_sinks=[SinkSegments(name=table.name, segments=_segments(table.handle)) for table in sinks.values()],
         operator_state={x.name: len(x.elements) for x in ack.operator_state.lists},
         timings=timings,
         live_runs=layers.live_runs,

@@ -15,9 +15,11 @@ from tidemark.model.checkpoint.manifest import Ack, Checkpoint, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.names import operator_of
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus, HistoryEntry
+from tidemark.web.row_origin import topics_of
 
 SHOWN = 8
 """A topic with more partitions than this gets one node that lists them, instead of a node each."""
@@ -128,6 +130,8 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
         ack = None if found is None else found.ack(uid)
         name = f"operator {uid}"
         facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys) or "none"}
+        if uid in plan.inputs:
+            facts["input"] = plan.inputs[uid]
         if ack is not None:
             facts |= {
                 "records read": ack.read,
@@ -136,11 +140,12 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
                 "dead letters": ack.dead_lettered,
                 "keys touched": ack.keys,
                 "emitted": ack.emitted,
+                **{f"emitted to {output}": of.emitted for output, of in ack.outputs.items()},
                 **{f"{step} ms": ms for step, ms in ack.timings_ms.items()},
             }
         second: str = schema.kind
         if ack is not None:
-            made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted} emitted"
+            made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted_to_all} emitted"
             second = f"{_many(ack.applied, 'record')}, {made}"
         graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
         for source in _read_by(graph, plan, uid):
@@ -149,13 +154,15 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
 
 
 def _read_by(graph: _Graph, plan: CheckpointPlan, uid: str) -> Iterator[str]:
-    """Nodes of the topics that an operator reads: a broadcast state its own topic, any other all other topics."""
-    broadcast = {n for n in plan.sources if n in plan.schemas}
-    own = set(plan.sources.get(uid, ()))
-    others = {t for source, topics in plan.sources.items() if source not in broadcast for t in topics}
+    """Nodes of the operator or of the topics that an operator reads; see `topics_of`."""
+    name = plan.inputs.get(uid)
+    if name is not None and name not in plan.sources:
+        yield f"operator {operator_of(name, plan.schemas)}"
+        return
+    topics = topics_of(plan, uid)
     for node in graph.nodes:
         topic = (node.asset or "").removeprefix("topic ") if node.column == INPUTS else ""
-        if topic and topic in (own or others):
+        if topic and topic in topics:
             yield node.id
 
 
@@ -178,12 +185,16 @@ def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, foun
             graph.edge("parent", name)
     if ack is None or found is None:
         return
-    sink = found.sinks.get(uid)
-    if sink is not None:
-        planned = plan.sinks[uid].handle
+    for output, report in ack.by_output.items():
+        sink = found.sinks.get(output)
+        if sink is None:
+            continue
+        planned = plan.sinks[output].handle
         asset = f"topic {sink.topic}" if sink.topic else f"{plan.pipeline}/sinks/{sink.name}"
-        facts = {"emitted": ack.emitted, **_table_facts(planned, sink.handle)}
-        second = f"{_many(ack.emitted, 'row')}, {_change(planned, sink.handle)}"
+        facts = {"emitted": report.emitted, **_table_facts(planned, sink.handle)}
+        if output != uid:
+            facts = {"output": output, **facts}
+        second = f"{_many(report.emitted, 'row')}, {_change(planned, sink.handle)}"
         graph.node(f"sink {sink.name}", "sink", TABLES, sink.name, second=second, facts=facts, asset=asset)
         graph.edge(operator, f"sink {sink.name}")
     if ack.dead_lettered:

@@ -279,7 +279,7 @@ def _completed(body: Mapping[str, Any], slot: Slot, ack_ms: int) -> HistoryEntry
         dead_letters=letters[0],
         at_most=letters[1],
         keys=total("keys"),
-        emitted=total("emitted"),
+        emitted=total("emitted") + sum(of["emitted"] for ack in acks for of in ack.get("outputs", {}).values()),
         gate=_gate(sealed["verdict"]),
         attempt=sealed["attempt"],
         **_planned(body["plan"], slot),

@@ -96,9 +96,13 @@ def redriven_of(plan: CheckpointPlan, uid: str | None) -> dict[TopicPartition, R
 
 
 def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:
-    """Topics that an operator may have read: a broadcast state its own topic, any other all other topics."""
-    if uid in plan.sources:
-        return set(plan.sources[uid])
+    """Topics whose records may have reached an operator or an output.
+
+    A broadcast state reads its own topic. Of other operators most plans do not say it: then all other topics count.
+    """
+    source = uid if uid in plan.sources else plan.source_of(uid)
+    if source is not None:
+        return set(plan.sources[source])
     return {topic for name, topics in plan.sources.items() if name not in plan.schemas for topic in topics}
 
 

@@ -8,9 +8,17 @@ from dataclasses import replace
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.states import Completed
-from tidemark.model.checkpoint.manifest import Ack, BatchFacts, Checkpoint, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.checkpoint.manifest import (
+    Ack,
+    BatchFacts,
+    Checkpoint,
+    OutputAck,
+    PendingCheckpoint,
+    Sealed,
+    Verdict,
+)
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import OperatorState, StateHandle
+from tidemark.model.checkpoint.segments import OperatorState
 
 
 def completed_idle(coordinator: CheckpointCoordinator, plan: CheckpointPlan) -> Checkpoint | None:
@@ -30,7 +38,8 @@ def _sealed(plan: CheckpointPlan, attempt: int) -> Sealed:
     """The sealed candidate of an attempt that reads nothing."""
     pending = PendingCheckpoint(plan)
     for uid, handle in plan.handles.items():
-        sink = plan.sinks.get(uid)
+        outputs = {output: OutputAck(sink=table.handle) for output, table in plan.sinks_of(uid).items()}
+        first = outputs.pop(uid, OutputAck())
         pending.acknowledge(
             Ack(
                 uid=uid,
@@ -43,8 +52,9 @@ def _sealed(plan: CheckpointPlan, attempt: int) -> Sealed:
                 keys=0,
                 run_bytes=0,
                 timings_ms={},
-                sink=StateHandle() if sink is None else sink.handle,
+                sink=first.sink,
                 operator_state=plan.operator_states.get(uid, OperatorState()),
+                outputs=outputs,
             )
         )
     facts = BatchFacts.after(plan, records=0, size=0, seen={})

@@ -15,7 +15,7 @@ from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkE
 from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.emitted import EmittedRecords
-from tidemark.model.checkpoint.manifest import Ack, PendingCheckpoint, Sealed, Verdict
+from tidemark.model.checkpoint.manifest import Ack, OutputAck, PendingCheckpoint, Sealed, Verdict
 from tidemark.model.checkpoint.messages import commit_id, emitted_rows
 from tidemark.model.checkpoint.plan import CheckpointPlan, dead_letters_path
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
@@ -204,8 +204,24 @@ def dead_letters(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tup
     return extend_handle(parent, done), (done.commit,)
 
 
-def write_emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tuple[Commit, ...]]:
-    """Writes and commits the rows for the table of the operator's sink: steps `emitted.<uid>` and `outputs.<uid>`.
+def write_outputs(steps: Steps, batch: Batch, uid: str) -> tuple[dict[str, OutputAck], tuple[Commit, ...]]:
+    """Writes and commits the rows for the sinks of an operator, output by output.
+
+    Returns:
+        Per uid of an output that has a sink, or emitted anything, its report; and the commits that were made.
+    """
+    emitted, sinks = batch.counts[uid].emitted, steps.attempt.plan.sinks_of(uid)
+    acks, commits = dict[str, OutputAck](), tuple[Commit, ...]()
+    for output in dict.fromkeys([*emitted, *sinks]):
+        handle, made = _write_emitted(steps, batch, output, emitted.get(output, 0))
+        commits += made
+        if output in sinks or emitted.get(output):
+            acks[output] = OutputAck(emitted=emitted.get(output, 0), sink=handle)
+    return acks, commits
+
+
+def _write_emitted(steps: Steps, batch: Batch, uid: str, emitted: int) -> tuple[StateHandle, tuple[Commit, ...]]:
+    """Writes and commits the rows for the table of an output's sink: steps `emitted.<uid>` and `outputs.<uid>`.
 
     Rows emitted to another operator are not written; that operator gets them from the batch.
 
@@ -213,7 +229,7 @@ def write_emitted(steps: Steps, batch: Batch, uid: str) -> tuple[StateHandle, tu
         The handle of the sink's table afterwards, and the commits that were made.
     """
     table = steps.attempt.plan.sinks.get(uid)
-    if table is None or not table.keeps_rows or not batch.counts[uid].emitted:
+    if table is None or not table.keeps_rows or not emitted:
         return (StateHandle() if table is None else table.handle), ()
     run = steps.take(f"emitted.{uid}", lambda: batch.write_emitted(uid, steps.folder(table.path)))
     if not run.rows:
@@ -241,14 +257,14 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
         UsageError: a sink sends to Kafka, but there is no sender.
     """
     plan, services = steps.attempt.plan, Services(kafka=sender)
-    for uid in batch.uids:
-        table = plan.sinks.get(uid)
-        sink = None if table is None or table.keeps_rows or not batch.counts[uid].emitted else stored_sink(table)
-        if table is None or sink is None:
+    outputs = [(output, table, uid) for uid in batch.uids for output, table in plan.sinks_of(uid).items()]
+    for output, table, uid in outputs:
+        sink = stored_sink(table)
+        if sink is None or table.keeps_rows or not batch.counts[uid].emitted.get(output):
             continue
-        lacks = EmittedRecords.of(plan, uid).lacks(table.coverage(plan.topic_ids))
-        left = emitted_rows(plan, table, filter(lacks, batch.read_emitted(uid)), skipped(table.name))
-        steps.take(f"sent.{uid}", partial(sink.write, left, commit_id(plan), services))
+        lacks = EmittedRecords.of(plan, output).lacks(table.coverage(plan.topic_ids))
+        left = emitted_rows(plan, table, filter(lacks, batch.read_emitted(output)), skipped(table.name))
+        steps.take(f"sent.{output}", partial(sink.write, left, commit_id(plan), services))
 
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
@@ -329,7 +345,8 @@ class CheckpointJob:
             done = steps.commit(f"runs.{uid}", target, run)
             handle, commits = extend_handle(handle, done), (done.commit,)
         letters, more = dead_letters(steps, batch, uid)
-        sink, last = write_emitted(steps, batch, uid)
+        outputs, last = write_outputs(steps, batch, uid)
+        first = outputs.pop(uid, OutputAck())
         ack = Ack(
             uid=uid,
             handle=handle,
@@ -341,11 +358,12 @@ class CheckpointJob:
             keys=run.rows,
             run_bytes=run.bytes,
             timings_ms={"fold": written - started, "commit": self.clock.now_ms() - written},
-            emitted=counts.emitted,
-            sink=sink,
+            emitted=first.emitted,
+            sink=first.sink,
             operator_state=counts.operator_state or plan.operator_states.get(uid, OperatorState()),
             redriven=counts.redriven,
             refused_again=counts.refused_records,
+            outputs=outputs,
             filtered=counts.filtered,
         )
         return ack, run

@@ -359,6 +359,7 @@ class Planner:
             replays=() if reading.repeats is None else reading.repeats.ids,
             run=reading.run,
             reduced_to=reading.reduced_to,
+            inputs=pipeline.recorded_inputs,
         )
 
     def _compacted_sinks(

@@ -9,8 +9,10 @@ from tidemark.coordinator.records.timelines import Head
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.canonical import checksum
+from tidemark.model.core.names import operator_of
 
 T = TypeVar("T")
 
@@ -81,7 +83,7 @@ class RestorePoint:
             handles=self._named(found.handles),
             dead_letters=self._named({a.uid: a.dead_letters for a in found.sealed.acks}),
             schemas=schemas,
-            sinks=self._named(found.sinks),
+            sinks={self._output_named(uid, plan): table for uid, table in found.sinks.items()},
             outboxes=plan.outboxes,
             operator_states=self._named(found.operator_states),
             logical_time_ms=plan.logical_time_ms,
@@ -125,6 +127,11 @@ class RestorePoint:
 
     def _named(self, of: Mapping[str, T]) -> dict[str, T]:
         return {self.renamed.get(uid, uid): value for uid, value in of.items()}
+
+    def _output_named(self, output: str, plan: CheckpointPlan) -> str:
+        """The uid of an output of an operator that may be renamed."""
+        uid = operator_of(output, plan.schemas)
+        return self.renamed.get(uid, uid) + output.removeprefix(uid)
 
     def _refuse_renames(self, known: Mapping[str, object]) -> None:
         wrong = [old for old in self.renamed if old not in known]

@@ -121,14 +121,14 @@ class SentRecords:
             for uid, table in checkpoint.plan.sinks.items():
                 if table.is_transactional or table.name not in waiting:
                     continue
-                ack = checkpoint.ack(uid)
-                if ack is None or not ack.emitted or not table.keeps_rows:
+                output = checkpoint.outputs.get(uid)
+                if output is None or not output.emitted or not table.keeps_rows:
                     continue
                 if self._record(table.name, checkpoint.id) is not None:
                     del waiting[table.name]
                 else:
                     after = checkpoint.sinks[uid]
-                    found.append(Undelivered(checkpoint=checkpoint, uid=uid, table=after, records=ack.emitted))
+                    found.append(Undelivered(checkpoint=checkpoint, uid=uid, table=after, records=output.emitted))
             waiting = {name: after for name, after in waiting.items() if checkpoint.id > after}
             if not waiting:
                 break

@@ -93,7 +93,7 @@ class Verifier:
             DamagedError: lists each damaged file, and how to restore without these rows.
             StoreError: the store could not be read.
         """
-        checked = {ack.sink for ack in checkpoint.sealed.acks}
+        checked = {sink for ack in checkpoint.sealed.acks for sink in ack.sinks}
         kept = tuple(table.handle for table in genesis.sinks.values() if table.handle not in checked)
         if not kept:
             return

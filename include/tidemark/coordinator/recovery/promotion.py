@@ -120,8 +120,8 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
     emitted: dict[str, OffsetCoverage] = {}
     for checkpoint in found:
         for uid, table in checkpoint.plan.sinks.items():
-            ack = checkpoint.ack(uid)
-            if table.needs_delivery and ack is not None and ack.emitted:
+            output = checkpoint.outputs.get(uid)
+            if table.needs_delivery and output is not None and output.emitted:
                 emitted = merge_sent(emitted, {table.name: emitted_by(checkpoint.plan, uid)})
     return emitted
 

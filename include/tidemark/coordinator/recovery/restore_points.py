@@ -102,7 +102,7 @@ class RestorePoints:
 
     def of(self, checkpoint: Checkpoint) -> CheckedRestorePoint:
         """The restore point of a checkpoint, with everything that it needs."""
-        handles = [handle for a in checkpoint.sealed.acks for handle in (a.handle, a.dead_letters, a.sink)]
+        handles = [handle for a in checkpoint.sealed.acks for handle in (a.handle, a.dead_letters, *a.sinks)]
         flaws = self._object_flaws(checkpoint)
         return CheckedRestorePoint(name=checkpoint.plan.name, handles=tuple(handles), flaws=flaws)
 

@@ -61,10 +61,10 @@ def in_order(schema: OperatorSchema, columns: Mapping[str, str]) -> Sequence[str
 
 
 def _fed(pipeline: Pipeline, uid: str) -> Iterator[str]:
-    for reader in pipeline.readers(uid):
-        if reader != uid:
-            yield reader
-            yield from _fed(pipeline, reader)
+    outputs = [output.uid for o in pipeline.operators if o.uid == uid for output in o.outputs]
+    for reader in (reader for output in outputs for reader in pipeline.readers(output)):
+        yield reader
+        yield from _fed(pipeline, reader)
 
 
 def _columns(schema: OperatorSchema) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.names import operator_of
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
 from tidemark.model.retention.erasure import ErasedKey
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -101,6 +102,7 @@ class Searcher:
     uid: str
     key: tuple[object, ...]
     _held: dict[tuple[str, str], int] = field(default_factory=dict)
+    _operators: dict[str, str] = field(default_factory=dict)
     _segments: dict[Segment, tuple[LiveFile, ...]] = field(default_factory=dict)
 
     def search_keys(self) -> KeyOccurrences:
@@ -117,6 +119,8 @@ class Searcher:
                 next=f"restore it from a backup, or tidemark checkpoint give-up {self.coordinator.name} {bad.name}",
             )
         entries = tuple(_entries(self.coordinator, survey))
+        for at in (*(e.plan if isinstance(e, Checkpoint) else e for e in entries), *survey.plans.values()):
+            self._operators |= {output: operator_of(output, at.schemas) for output in at.sinks}
         uids = _family(self.uid, survey)
         schema = _schema_of(uids, entries)
         files: dict[str, dict[str, HeldFile]] = {}
@@ -147,8 +151,9 @@ class Searcher:
         return self._segments[segment]
 
     def erased_key(self, schema: OperatorSchema, uids: frozenset[str]) -> ErasedKey:
-        """The key as rows hold it; `uids` are the names of the operator."""
-        return ErasedKey.of(schema, self.key, uids)
+        """The key as rows hold it; `uids` are the names of the operator. Rows of its sinks name its outputs."""
+        outputs = (output for output, uid in self._operators.items() if uid in uids)
+        return ErasedKey.of(schema, self.key, uids.union(outputs))
 
     def _held_by(
         self, entry: Entry, schema: OperatorSchema | None, uids: frozenset[str]
@@ -217,7 +222,7 @@ def _letters_of(entry: Entry | CheckpointPlan) -> Iterator[tuple[str, StateHandl
 
 def _sinks_of(entry: Entry | CheckpointPlan) -> Iterator[StateHandle]:
     if isinstance(entry, Checkpoint):
-        yield from (ack.sink for ack in entry.sealed.acks)
+        yield from (sink for ack in entry.sealed.acks for sink in ack.sinks)
     else:
         yield from (table.handle for table in entry.sinks.values())
 

@@ -79,6 +79,7 @@ class Rewritten:
             handle=self.without(ack.handle),
             dead_letters=self.without(ack.dead_letters),
             sink=self.without(ack.sink),
+            outputs={uid: replace(output, sink=self.without(output.sink)) for uid, output in ack.outputs.items()},
         )
 
     def _sinks(self, tables: Mapping[str, SinkTable]) -> dict[str, SinkTable]:

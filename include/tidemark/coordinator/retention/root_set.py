@@ -200,7 +200,7 @@ def _read_open_timelines(
         if isinstance(found, OpenPlan | SealedPlan):
             plans[name] = found.plan
         if isinstance(found, SealedPlan):
-            sealed[name] = tuple(h for a in found.sealed.acks for h in (a.handle, a.dead_letters, a.sink))
+            sealed[name] = tuple(h for a in found.sealed.acks for h in (a.handle, a.dead_letters, *a.sinks))
     return heads, plans, sealed, unread
 
 

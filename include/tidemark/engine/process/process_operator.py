@@ -18,7 +18,6 @@ from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.engine.process.arrow_values import object_reader
 from tidemark.engine.process.process_worker import (
-    EMITTED,
     FAILED,
     FLUSH,
     LETTER,
@@ -31,8 +30,10 @@ from tidemark.engine.process.process_worker import (
     left_of,
     positioned,
     rebuild_error,
+    record_column,
     run_type,
     stored_type,
+    tag_of,
     work_through,
 )
 from tidemark.engine.process.subtasks import parallelism, partition_by_task
@@ -109,9 +110,9 @@ class ProcessFrame:
     operator_state: OperatorState | None = None
 
     @property
-    def emitted(self) -> int:
-        """The number of emitted records."""
-        return self.counts.get(EMITTED, 0)
+    def emitted(self) -> dict[str, int]:
+        """The number of emitted records per output, by its uid."""
+        return {output.uid: self.counts.get(tag_of(n), 0) for n, output in enumerate(self.operator.outputs)}
 
     @property
     def failed(self) -> int:
@@ -129,17 +130,23 @@ class ProcessFrame:
         rows = self.rows.where(f"_tag = {RUN}").selectExpr("run.*")
         return rows.withColumn("_key_group", F.col("_key_group").cast("int"))
 
-    def records(self) -> DataFrame:
-        """The emitted records in the form of decoded records, for operators that read them."""
-        here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time", "record")
+    def records(self, output: str) -> DataFrame:
+        """The records of an output in the form of decoded records, for operators that read them."""
+        n = self._number(output)
+        here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time")
+        record = f"{record_column(n)} AS record"
         nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
-        return self.rows.where(f"_tag = {EMITTED}").selectExpr(*here, *nothing)
+        return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(*here, record, *nothing)
 
-    def sunk(self) -> DataFrame:
-        """The emitted records in the columns of a sink."""
-        places = (f"'{self.operator.uid}'", "topic", "`partition`", "`offset`", "_n")
+    def sunk(self, output: str) -> DataFrame:
+        """The records of an output in the columns of a sink."""
+        n = self._number(output)
+        places = (f"'{output}'", "topic", "`partition`", "`offset`", "_n")
         own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
-        return self.rows.where(f"_tag = {EMITTED}").selectExpr("record.*", *own)
+        return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(f"{record_column(n)}.*", *own)
+
+    def _number(self, output: str) -> int:
+        return [made.uid for made in self.operator.outputs].index(output)
 
     def letters(self, records: DataFrame) -> DataFrame:
         """Returns dead letters for the records that the function failed on, in the columns of the dead-letter table."""
@@ -226,7 +233,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
     order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists)
     shape = record_shape(task.record)
-    authors = [operator.function, operator.state, task.record, *([operator.emits] if operator.emits else [])]
+    authors = [operator.function, operator.state, task.record, *(output.emits for output in operator.outputs)]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
     blob = pickle_by_value(Work(processing=processing, record=shape), authors)
@@ -265,7 +272,7 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
 def returned_columns(operator: Process | FlatMap, run: FieldType | None) -> str:
     """Returns the columns of what workers return; see `process_worker.ResultBatches`."""
     own = "" if run is None else f"run {run.sql}, "
-    emitted = "".join(f"record {output.emitted.sql}, " for output in operator.outputs)
+    emitted = "".join(f"{record_column(n)} {output.emitted.sql}, " for n, output in enumerate(operator.outputs))
     places = "topic STRING, `partition` INT, `offset` BIGINT, _n BIGINT, event_time TIMESTAMP, why STRING"
     return f"_tag INT, {own}{emitted}{places}"
 
@@ -304,7 +311,7 @@ def run_flat_map(operator: FlatMap, record: type, records: DataFrame) -> Process
 def mapped_rows(operator: FlatMap, record: type, records: DataFrame) -> DataFrame:
     """Returns what the workers return, not yet computed; see `run_flat_map`."""
     work = FlatMapWork(mapper=FlatMapper.of(operator), record=record_shape(record))
-    blob = pickle_by_value(work, [operator.function, record, operator.emits])
+    blob = pickle_by_value(work, [operator.function, record, *(output.emits for output in operator.outputs)])
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time", "0L AS _at", "record")
     good = records.where("_reason IS NULL").selectExpr(*place)
     return good.mapInArrow(partial(map_records, blob), returned_columns(operator, None))

@@ -1,7 +1,8 @@
 """The code in Spark's Python workers: it passes a sorted stream per partition, key by key, through the runtime.
 
 Each batch of the stream holds rows ordered by key; for each key its stored rows come first (`STORED`), then its records
-(`RECORD`). The result has five kinds of rows (`RUN EMITTED LETTER FAILED LISTS`), distinguished by `_tag`.
+(`RECORD`). The result has five kinds of rows (`RUN EMITTED LETTER FAILED LISTS`), distinguished by `_tag`, and
+one more for each output after the first.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +24,15 @@ from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.emitted_rows import RowEncoder
-from tidemark.processing.process_records import Output, PositionedRecord
+from tidemark.processing.process_records import Emitted, Output, PositionedRecord
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import Shape
 
 STORED, RECORD = 0, 1
 RUN, EMITTED, LETTER, FAILED, LISTS = 0, 1, 2, 3, 4
+OTHERS = 5
+"""Tag of the rows of the second output; those of further ones follow."""
+_OUTPUT = attrgetter("output")
 FLUSH = 10_000
 """Number of rows of one kind that are sent back in one batch."""
 _TEXT = FieldType("str", nullable=True)
@@ -64,6 +68,16 @@ def run_type(schema: OperatorSchema) -> FieldType:
     keys = tuple((k.name, k.type) for k in schema.keys)
     own = (("_kind", _TEXT), ("_changed", _NUMBER), ("_key_group", _NUMBER))
     return FieldType("struct", fields=(*keys, *stored_type(schema).fields, *own))
+
+
+def tag_of(output: int) -> int:
+    """Returns the tag of the rows of an output, by its number."""
+    return OTHERS + output - 1 if output else EMITTED
+
+
+def record_column(output: int) -> str:
+    """Returns the column of the rows of an output."""
+    return f"record_{output}" if output else "record"
 
 
 def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -164,13 +178,13 @@ class ResultBatches:
     """
 
     def __init__(self, encoder: RowEncoder, run: FieldType | None) -> None:
-        emits = encoder.shapes[0] if encoder.shapes else None
+        emits = [shape.type for shape in encoder.shapes]
         self._run = [] if run is None else [(name, arrow_type(of)) for name, of in run.fields]
-        self._emitted = [] if emits is None else [(name, arrow_type(of)) for name, of in emits.type.fields]
+        self._emitted = [[(name, arrow_type(of)) for name, of in made.fields] for made in emits]
         types = [
             ("_tag", pa.int32()),
             *([] if run is None else [("run", arrow_type(run))]),
-            *([] if emits is None else [("record", arrow_type(emits.type))]),
+            *((record_column(n), arrow_type(made)) for n, made in enumerate(emits)),
             ("topic", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
@@ -185,17 +199,22 @@ class ResultBatches:
         if out.rows and len(out.rows) >= at_least:
             yield self._batch(RUN, len(out.rows), run=_struct(self._run, out.rows))
             out.rows.clear()
-        if len(out.emitted) >= at_least:
-            topic, partition, offset, n, times, fields = zip(*out.emitted, strict=True)
-            times = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-            places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "event_time": times}
-            yield self._batch(EMITTED, len(fields), record=_struct(self._emitted, fields), **places)
+        if out.emitted and len(out.emitted) >= at_least:
+            for output, rows in groupby(sorted(out.emitted, key=_OUTPUT), key=_OUTPUT):
+                yield self._emitted_batch(output, list(rows))
             out.emitted.clear()
         if len(out.letters) >= at_least:
             topic, partition, offset, n, why = zip(*out.letters, strict=True)
             places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "why": why}
             yield self._batch(LETTER, len(why), **places)
             out.letters.clear()
+
+    def _emitted_batch(self, output: int, rows: list[Emitted]) -> pa.RecordBatch:
+        topic, partition, offset, n, times, fields, _ = zip(*rows, strict=True)
+        times = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "event_time": times}
+        held = {record_column(output): _struct(self._emitted[output], fields)}
+        return self._batch(tag_of(output), len(rows), **held, **places)
 
     def lists(self, task: int, left: Mapping[str, Part]) -> pa.RecordBatch:
         """Returns the batch with the task's parts of the operator state."""

@@ -41,6 +41,19 @@ class Revised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputAck:
+    """The report of one output of an operator.
+
+    Attributes:
+        emitted: number of its records.
+        sink: handle of its sink's table after this checkpoint; empty without a sink.
+    """
+
+    emitted: int = 0
+    sink: StateHandle = field(default=StateHandle())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
     """The report of one operator for one attempt.
 
@@ -55,11 +68,12 @@ class Ack:
         keys: rows of the run = keys touched.
         run_bytes: bytes of the run's files (Flink's checkpointed size).
         timings_ms: milliseconds per step: read, fold, write, commit.
-        emitted: records that its function emitted.
-        sink: handle of its sink's table after this checkpoint; empty without a sink.
+        emitted: records that its function emitted; of several outputs, to the first one.
+        sink: handle of its sink's table after this checkpoint; empty without a sink. Of several outputs, of the first.
         operator_state: its lists after this checkpoint; empty if it declares none.
         redriven: dead letters of earlier checkpoints that it got again, without those of erased keys.
         refused_again: those that it refused again, if there are any and its records reach a sink.
+        outputs: of several outputs the report of each after the first one, by its uid.
         filtered: number of records that its declaration leaves out; they are neither applied nor dead letters.
     """
 
@@ -78,6 +92,7 @@ class Ack:
     operator_state: OperatorState = field(default=OperatorState(), metadata=ADDED)
     redriven: int = field(default=0, metadata=ADDED)
     refused_again: OffsetCoverage | None = field(default=None, metadata=ADDED)
+    outputs: Mapping[str, OutputAck] = field(default_factory=dict, metadata=ADDED)
     filtered: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
@@ -87,6 +102,21 @@ class Ack:
                 f" != applied {self.applied} + filtered {self.filtered} + dead-lettered {self.dead_lettered}",
                 next="this is a defect of Tidemark: report it.",
             )
+
+    @property
+    def by_output(self) -> dict[str, OutputAck]:
+        """The report of every output, by its uid; of an operator that emits nothing an empty one."""
+        return {self.uid: OutputAck(emitted=self.emitted, sink=self.sink), **self.outputs}
+
+    @property
+    def emitted_to_all(self) -> int:
+        """Records that its function emitted, to all outputs."""
+        return sum(output.emitted for output in self.by_output.values())
+
+    @property
+    def sinks(self) -> tuple[StateHandle, ...]:
+        """The handles of the tables of its sinks."""
+        return tuple(output.sink for output in self.by_output.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,16 +343,24 @@ class Checkpoint:
         return {a.uid: a.operator_state for a in self.sealed.acks if a.operator_state}
 
     @property
+    def outputs(self) -> dict[str, OutputAck]:
+        """The report of every output, by its uid."""
+        return {uid: output for ack in self.sealed.acks for uid, output in ack.by_output.items()}
+
+    @property
     def sinks(self) -> dict[str, SinkTable]:
-        """The table of every sink after this checkpoint, by uid. One of 0.1 counts as having all that was ever read."""
-        after, plan = {a.uid: a.sink for a in self.sealed.acks}, self.plan
+        """The table of every sink after this checkpoint, by the uid of its output.
+
+        One of 0.1 counts as having all that was ever read.
+        """
+        after, plan = self.outputs, self.plan
 
         def completed(uid: str, table: SinkTable) -> SinkTable:
             covered = table.coverage(plan.topic_ids)
             if table.is_transactional or table.is_sent:
                 is_old, below = table.covered is None, OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
                 covered |= below if is_old else emitted_by(plan, uid)
-            return replace(table, handle=after[uid], covered=covered)
+            return replace(table, handle=after[uid].sink, covered=covered)
 
         return {uid: completed(uid, table) for uid, table in plan.sinks.items()}
 
@@ -342,7 +380,7 @@ class WrittenRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UidCounts:
-    """Records of one operator in the batch, and the number that a process emitted.
+    """Records of one operator in the batch, and the number that it emitted per output, by the uids of its outputs.
 
     `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters.
     `operator_state` holds the lists that a process left, if any. `refused_records`: only if a sink is behind.
@@ -350,7 +388,7 @@ class UidCounts:
 
     applied: int
     dead_lettered: int
-    emitted: int = 0
+    emitted: Mapping[str, int] = field(default_factory=dict)
     operator_state: OperatorState | None = None
     redriven: int = 0
     refused_again: int = 0
@@ -374,9 +412,14 @@ class UidCounts:
         )
 
     def after(
-        self, *, failed: int, emitted: int, operator_state: OperatorState | None, failed_again: int = 0
+        self,
+        *,
+        failed: int,
+        emitted: Mapping[str, int],
+        operator_state: OperatorState | None,
+        failed_again: int = 0,
     ) -> "UidCounts":
-        """Of a process, after its function was called: some of the records failed, `failed_again` redriven ones."""
+        """After the function of an operator was called: some of the records failed, `failed_again` redriven ones."""
         return replace(
             self,
             applied=self.applied - failed,

@@ -144,20 +144,19 @@ class Attempted:
     def _outputs(self, found: Checkpoint) -> Iterator[Json]:
         """Returns the tables that the attempt committed to, then the topics that its sinks send to."""
         for ack in found.sealed.acks:
-            sink = found.sinks.get(ack.uid)
+            sinks = {output: found.sinks[output] for output in found.plan.sinks_of(ack.uid)}
             for commit in ack.commits:
-                kind, count = _output_facets(commit.path, ack, sink)
+                kind, uid, count = _output_facets(commit.path, ack, sinks)
                 written = _facet("OutputStatisticsOutputDatasetFacet", "1-0-2", **count)
                 yield self.naming.table(commit.path) | {
                     "facets": {
                         "version": _facet("DatasetVersionDatasetFacet", "1-0-1", datasetVersion=str(commit.version)),
                         "storage": _facet("StorageDatasetFacet", "1-0-1", storageLayer="delta", fileFormat="parquet"),
-                        "tidemark_table": _custom("DatasetFacet", kind=kind, uid=ack.uid, checkpoint=found.plan.name),
+                        "tidemark_table": _custom("DatasetFacet", kind=kind, uid=uid, checkpoint=found.plan.name),
                     },
                     "outputFacets": {"outputStatistics": written},
                 }
-            if sink is not None and sink.topic is not None:
-                yield self.naming.topic(sink.topic)
+            yield from (self.naming.topic(sink.topic) for sink in sinks.values() if sink.topic is not None)
 
 
 def attempt_of(found: Checkpoint, naming: Naming) -> Attempted:
@@ -165,13 +164,14 @@ def attempt_of(found: Checkpoint, naming: Naming) -> Attempted:
     return Attempted(plan=found.plan, attempt=found.sealed.attempt, naming=naming)
 
 
-def _output_facets(path: str, ack: Ack, sink: SinkTable | None) -> tuple[str, dict[str, int]]:
-    """Returns the facets of an operator's table, and of what the attempt wrote to it."""
-    if sink is not None and path == sink.path:
-        return sink.kind, {"rowCount": ack.emitted}
+def _output_facets(path: str, ack: Ack, sinks: Mapping[str, SinkTable]) -> tuple[str, str, dict[str, int]]:
+    """Returns the kind of a table, the uid of its operator or output, and the counts of what the attempt wrote."""
+    for uid, sink in sinks.items():
+        if path == sink.path:
+            return sink.kind, uid, {"rowCount": ack.by_output[uid].emitted}
     if "/dead_letters/" in path:
-        return "dead letters", {"rowCount": ack.dead_lettered}
-    return "state", {"rowCount": ack.keys, "size": ack.run_bytes}
+        return "dead letters", ack.uid, {"rowCount": ack.dead_lettered}
+    return "state", ack.uid, {"rowCount": ack.keys, "size": ack.run_bytes}
 
 
 def _result(sealed: Sealed) -> Json:
@@ -181,7 +181,7 @@ def _result(sealed: Sealed) -> Json:
         "deadLetters": {a.uid: a.dead_lettered for a in sealed.acks},
         "filtered": {a.uid: a.filtered for a in sealed.acks},
         "keys": {a.uid: a.keys for a in sealed.acks},
-        "emitted": {a.uid: a.emitted for a in sealed.acks},
+        "emitted": {uid: output.emitted for a in sealed.acks for uid, output in a.by_output.items()},
         "checkpointedSize": sealed.run_bytes,
         "stateSize": sealed.full_bytes,
         "expectations": len(sealed.verdict.expectations),

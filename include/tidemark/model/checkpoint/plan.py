@@ -8,7 +8,7 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.names import checked_name
+from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -93,7 +93,8 @@ class CheckpointPlan:
             checkpoint; all attempts copy the same one.
         broadcast_ids: Delta's ids of the same tables.
         copies: the broadcast states whose version the input handle lacks: this checkpoint copies them.
-        sinks: for each operator with a sink its table, as the parent left it.
+        sinks: for each output with a sink its table, as the parent left it. The uid of an operator's first output is
+            that of the operator, of any other `<uid>.<name>`.
         outboxes: outboxes of sinks that the pipeline no longer declares, by name, as the last checkpoint with them left
             them: waiting rows are still sent, and a restore still knows which were.
         left_behind: state of operators that are no longer declared, by uid.
@@ -112,6 +113,8 @@ class CheckpointPlan:
             bound.
         redrives: dead letters of the parent that it redrives, per operator (adr/0040).
         requests_seen: number of the newest request for a redrive that it or an ancestor on its timeline has seen.
+        inputs: per uid the source or the output that an operator reads, for the graph of a checkpoint; empty if no
+            operator is a FlatMap or has several outputs.
     """
 
     pipeline: str
@@ -154,6 +157,7 @@ class CheckpointPlan:
     reduced_to: int = field(default=0, metadata=ADDED)
     redrives: tuple[Redrive, ...] = field(default=(), metadata=ADDED)
     requests_seen: int = field(default=0, metadata=ADDED)
+    inputs: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -173,6 +177,10 @@ class CheckpointPlan:
         """The name of the checkpoint for people: `chk-17`."""
         return f"chk-{self.id}"
 
+    def sinks_of(self, uid: str) -> dict[str, SinkTable]:
+        """Returns the sinks of an operator by the uids of their outputs."""
+        return {output: table for output, table in self.sinks.items() if operator_of(output, self.schemas) == uid}
+
     @property
     def rows_at_most(self) -> int | None:
         """Upper bound of the records; None = unknown, because a table is copied."""
@@ -186,6 +194,16 @@ class CheckpointPlan:
         """Returns the ranges of one input without the empty ones: the offsets to read for it."""
         topics = self.sources.get(name, ())
         return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
+
+    def source_of(self, uid: str) -> str | None:
+        """Returns the source whose records reach an operator or an output, directly or through other operators.
+
+        None if the plan does not say: see `inputs`.
+        """
+        at = operator_of(uid, self.schemas)
+        while (name := self.inputs.get(at)) is not None and name not in self.sources:
+            at = operator_of(name, self.schemas)
+        return name
 
     def format_of(self, topic: str) -> Mapping[str, str]:
         """Returns what the format of a topic's values pins; nothing for JSON."""

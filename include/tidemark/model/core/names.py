@@ -1,6 +1,7 @@
 """Names that may reach a path or SQL, and checkpoint ids as people write them."""
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from tidemark.errors import NameRefusedError, UsageError
@@ -57,6 +58,20 @@ def checked_field(name: str) -> str:
             next="use a letter, then letters, digits and '_', at most 63.",
         )
     return name
+
+
+def operator_of(output: str, operators: Container[str]) -> str:
+    """Returns the uid of the operator that an output belongs to.
+
+    Args:
+        output: uid of the output: the operator's own, or `<uid>.<name>`.
+        operators: uids of the operators.
+
+    Example:
+        >>> operator_of("watch.late", {"watch"}), operator_of("watch", {"watch"})
+        ('watch', 'watch')
+    """
+    return output if output in operators else output.rpartition(".")[0]
 
 
 def parse_id(text: str) -> int:

@@ -41,8 +41,8 @@ class ManifestLine:
     def of(cls, found: Checkpoint) -> "ManifestLine":
         """Returns the line of a manifest."""
         plan, acks, sinks = found.plan, found.sealed.acks, found.plan.sinks
-        emitted = {a.uid for a in acks if a.emitted}
-        beside = (handle for a in acks for handle in (a.dead_letters, a.sink))
+        emitted = {uid for uid, output in found.outputs.items() if output.emitted}
+        beside = (handle for a in acks for handle in (a.dead_letters, *a.sinks))
         return cls(
             id=found.id,
             timeline=plan.slot.timeline,

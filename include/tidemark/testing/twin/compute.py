@@ -16,6 +16,7 @@ from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.log_records import LogRecord
+from tidemark.model.core.names import operator_of
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
@@ -273,9 +274,9 @@ class MemoryBatch:
         operator = next((o for o in pipeline.operators if o.uid == uid), None)
         if operator is None:
             return self.counts[uid]
-        schema, upstream = plan.schemas[uid], self._processed.get(pipeline.input_of(operator))
+        schema, name = plan.schemas[uid], pipeline.input_of(operator)
         if uid not in self.counts:
-            records = self._inputs[uid].good if upstream is None else upstream.emitted
+            records = self._emitting(name).emitted[name] if name in pipeline.outputs else self._inputs[uid].good
             self._sort(uid, self._broadcast.join(records, schema.joins))
         if isinstance(operator, Process | FlatMap):
             takes_broadcast = isinstance(operator, Process) and operator.takes_broadcast
@@ -292,7 +293,7 @@ class MemoryBatch:
             again = self._redriven[uid].raw if uid in self._redriven else {}
             self.counts[uid] = self.counts[uid].after(
                 failed=len(done.failed),
-                emitted=len(done.emitted),
+                emitted={output: len(records) for output, records in done.emitted.items()},
                 operator_state=done.operator_state,
                 failed_again=sum(position[:3] in again for position in done.failed),
             )
@@ -320,11 +321,15 @@ class MemoryBatch:
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
         lacks = EmittedRecords.of(self._plan, uid).lacks(self._plan.sinks[uid].coverage(self._plan.topic_ids))
-        return self._compute.tables.write(folder, list(filter(lacks, self._processed[uid].sunk)))
+        return self._compute.tables.write(folder, list(filter(lacks, self._emitting(uid).sunk[uid])))
 
     def read_emitted(self, uid: str) -> Sequence[Mapping[str, Any]]:
         """See `ports.Batch`."""
-        return self._processed[uid].sunk
+        return self._emitting(uid).sunk[uid]
+
+    def _emitting(self, output: str) -> Processed:
+        """Returns what the operator of an output has emitted."""
+        return self._processed[operator_of(output, self._plan.schemas)]
 
     def count_rejected(self) -> int:
         """See `ports.Batch`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
+from tidemark.declare.outputs import EmittedOutput
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
@@ -53,15 +54,15 @@ class Processed:
 
     Attributes:
         rows: the run, sorted by (key group, key).
-        emitted: records for downstream operators, ordered by their positions.
+        emitted: per uid of an output the records for downstream operators, ordered by their positions.
         sunk: the same records as rows of the sink.
         failed: why a record failed, by position.
         operator_state: the combined state of all tasks; None if the operator declares none, or was not called.
     """
 
     rows: list[dict[str, Any]]
-    emitted: list[Decoded]
-    sunk: list[dict[str, Any]]
+    emitted: dict[str, list[Decoded]]
+    sunk: dict[str, list[dict[str, Any]]]
     failed: dict[Position, str]
     operator_state: OperatorState | None = None
 
@@ -91,10 +92,11 @@ def _run_flat_map(operator: FlatMap, record: type, records: Sequence[Decoded]) -
 
 def _processed(operator: Process | FlatMap, out: Output) -> Processed:
     emitted = sorted(out.emitted, key=lambda e: e[:4])
+    by_output = {output: [e for e in emitted if e.output == n] for n, output in enumerate(operator.outputs)}
     return Processed(
         rows=[],
-        emitted=[_decoded(operator, e) for e in emitted],
-        sunk=[_sunk(operator, e) for e in emitted],
+        emitted={output.uid: [_decoded(output, e) for e in found] for output, found in by_output.items()},
+        sunk={output.uid: [_sunk(output, e) for e in found] for output, found in by_output.items()},
         failed={letter[:4]: letter.reason for letter in out.letters},
     )
 
@@ -163,11 +165,11 @@ def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
     return PositionedRecord(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
 
 
-def _names(operator: Process | FlatMap) -> Sequence[str]:
-    return [name for output in operator.outputs for name, _ in output.emitted.fields]
+def _fields(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
+    return dict(zip((name for name, _ in output.emitted.fields), e.fields, strict=True))
 
 
-def _decoded(operator: Process | FlatMap, e: Emitted) -> Decoded:
+def _decoded(output: EmittedOutput, e: Emitted) -> Decoded:
     return Decoded(
         topic=e.topic,
         partition=e.partition,
@@ -175,11 +177,10 @@ def _decoded(operator: Process | FlatMap, e: Emitted) -> Decoded:
         n=e.n,
         emitted=True,
         event_time=e.event_time,
-        fields=dict(zip(_names(operator), e.fields, strict=True)),
+        fields=_fields(output, e),
     )
 
 
-def _sunk(operator: Process | FlatMap, e: Emitted) -> dict[str, Any]:
-    own = (operator.uid, e.topic, e.partition, e.offset, e.n)
-    fields = dict(zip(_names(operator), e.fields, strict=True))
-    return fields | dict(zip((name for name, _ in ROW_ID), own, strict=True))
+def _sunk(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
+    own = (output.uid, e.topic, e.partition, e.offset, e.n)
+    return _fields(output, e) | dict(zip((name for name, _ in ROW_ID), own, strict=True))

@@ -10,7 +10,8 @@ import { Rows } from "./table.js";
 
 export function Origin({ pipeline, dag, operators, onCheckpoint }) {
   const states = operators.filter((o) => o.keys.length > 0);
-  const sinks = operators.filter((o) => o.sink_columns.length > 0);
+  const sinks = operators.flatMap((o) => [o, ...o.more_sinks.map((more) => ({ ...o, ...more }))])
+    .filter((o) => o.sink_columns.length > 0);
   const options = [...states.map((o) => [`state ${o.uid}`, `state ${o.uid}`]),
     ...sinks.map((o) => [`sink ${o.sink}`, `sink ${o.sink}`])];
   const [chosen, setChosen] = useState(options.length ? options[0][0] : "");

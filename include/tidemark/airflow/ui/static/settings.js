@@ -32,6 +32,8 @@ export function Configuration({ pipeline }) {
       { title: "Fields", cell: (o) => h(Name, { most: "34rem" },
         o.fields.map((f) => `${f.name}: ${f.kind}${f.ttl ? ` (ttl ${f.ttl})` : ""}`).join(", ")) },
       { title: "Clock", cell: (o) => o.clock.replace("_", " ") },
-      { title: "Sink", cell: (o) => (o.sink ? h(Name, null, o.sink) : "–") },
+      { title: "Sink", cell: (o) => h(Name, null, sinksOf(o).join(", ") || "–") },
     ] }))));
 }
+
+const sinksOf = (o) => [o.sink, ...o.more_sinks.map((more) => more.sink)].filter(Boolean);
