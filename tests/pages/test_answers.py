@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.trips import TripsPipeline
+from tidemark import Fold
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
@@ -153,6 +155,18 @@ def test_the_graph_leads_from_offsets_to_the_manifest(world: TripsPipeline) -> N
     line = ["partition trips-0", "operator buses", "state buses", "manifest", f"chk-{third}"]
     assert set(zip(line, line[1:], strict=False)) <= ways
     assert "dead buses" in {n["id"] for n in body_of(graphs.build_graph(world.pages, "trips", first))["nodes"]}
+
+
+def test_the_graph_shows_expressions_and_how_many_records_were_filtered(world: TripsPipeline) -> None:
+    plain = world.line.pipeline
+    (buses,) = plain.operators
+    assert isinstance(buses, Fold)
+    folded = replace(buses, key_by={"bus": "lower(bus)"}, where="bus <> 'b'")
+    world.line.pipeline = replace(plain, operators=[folded])
+    graph = body_of(graphs.build_graph(world.pages, "trips", world.checkpoint("a", "b", "A", None)))
+    facts = next(n for n in graph["nodes"] if n["id"] == "operator buses")["facts"]
+    assert (facts["key"], facts["where"]) == ("bus = lower(bus)", "bus <> 'b'")
+    assert (facts["records read"], facts["applied"], facts["filtered"], facts["dead letters"]) == (4, 2, 2, 0)
 
 
 def test_the_graph_of_what_is_not_completed_and_of_a_restore(world: TripsPipeline) -> None:

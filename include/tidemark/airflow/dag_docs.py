@@ -64,7 +64,8 @@ def _row(operator: Operator) -> str:
     fields = ", ".join(
         f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
     )
-    return f"| `{operator.uid}` | {', '.join(f'`{key}`' for key in operator.key_by)} | {fields} |"
+    keys = ", ".join(f"`{key}`" for key in operator.key_by) or "all records"
+    return f"| `{operator.uid}` | {keys} | {fields} |"
 
 
 def _broadcast_row(broadcast: Broadcast) -> str:

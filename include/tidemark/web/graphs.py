@@ -16,6 +16,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.names import operator_of
+from tidemark.model.schema.operator_schema import KeyColumn
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus, HistoryEntry
@@ -129,7 +130,9 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
     for uid, schema in plan.schemas.items():
         ack = None if found is None else found.ack(uid)
         name = f"operator {uid}"
-        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(k.name for k in schema.keys) or "none"}
+        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(map(_key_text, schema.keys)) or "none"}
+        if schema.where is not None:
+            facts["where"] = schema.where.text
         if uid in plan.inputs:
             facts["input"] = plan.inputs[uid]
         if ack is not None:
@@ -205,6 +208,10 @@ def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, foun
             f"dead {uid}", "dead_letters", TABLES, f"{uid} dead letters", second=second, facts=facts, asset=asset
         )
         graph.edge(operator, f"dead {uid}")
+
+
+def _key_text(key: KeyColumn) -> str:
+    return key.name if key.inputs is None else f"{key.name} = {key.source}"
 
 
 def _change(before: StateHandle, after: StateHandle) -> str:
