@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.fault_injection import CrashAt
 from tidemark.coordinator.checkpoints.job import ignore_step
-from tidemark.coordinator.plans.redrives import LetterPlace, StoredPlace
+from tidemark.coordinator.plans.redrives import StoredPlace
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
@@ -114,7 +114,7 @@ class Context:
 
         return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
 
-    def _find_letters(self, handle: StateHandle, positions: Collection[LetterPlace]) -> Iterable[StoredPlace]:
+    def _find_letters(self, handle: StateHandle, positions: Collection[tuple[str, int, int]]) -> Iterable[StoredPlace]:
         from tidemark.tables.row_files import find_letters
 
         return find_letters(self.warehouse.root, handle, positions)

@@ -233,13 +233,13 @@ class ProcessFunctionError(TidemarkError):
 
     Attributes:
         key: the key, as text; empty for a `FlatMap`, which has none.
-        place: topic, partition, offset and number of the last record passed to the function.
+        place: topic, partition, offset and path of the last record passed to the function.
         kind: class name of the exception.
         trace: its traceback, with the frames of the function only.
     """
 
     key: str = ""
-    place: tuple[str, int, int, int] = ("", 0, 0, 0)
+    place: tuple[str, int, int, tuple[int, ...]] = ("", 0, 0, ())
     kind: str = ""
     trace: str = ""
 

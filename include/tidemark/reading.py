@@ -123,7 +123,7 @@ def read_sink(
 
         alerts = tidemark.read_sink(spark, "flights", "alerts", savepoint="before-fix")
 
-    The columns are the emitted fields, the id of the row (`_uid`, `_topic`, `_partition`, `_offset`, `_n`), and
+    The columns are the emitted fields, the id of the row (`_uid`, `_topic`, `_partition`, `_offset`, `_path`), and
     `_checkpoint`, the id of the checkpoint that emitted it.
 
     Args:

@@ -81,7 +81,7 @@ def test_a_compaction_is_listed_adopted_read_and_verified(house: tuple[Command, 
     assert after[:-2] == before and len(after) == 2 * (RUNS + 1)
     shown = tidemark("checkpoint", "show", "house", f"chk-{RUNS + 1}", "--json").ok().json
     (ack,) = shown["sealed"]["acks"]
-    assert [s["path"].rpartition("/")[2] for s in ack["dead_letters"]["segments"]] == ["t1~base", "t1"]
+    assert [s["path"].rpartition("/")[2] for s in ack["dead_letters"]["segments"]] == ["t1~v2~base", "t1~v2"]
     assert set(shown["plan"]["adopted"]) == {"people~dead_letters", "greetings~sinks"}
     origin = tidemark("sink", "source", "house", "greetings", "--checkpoint", "chk-2", "--json").ok().json
     assert len(origin["rows"]) == 2
@@ -91,8 +91,8 @@ def test_a_compaction_is_listed_adopted_read_and_verified(house: tuple[Command, 
     assert tidemark("sink", "show", "house", "greetings", "--json").ok().json == after
     tables = tidemark("storage", "house", "--json").ok().json["tables"]
     assert {(t["kind"], t["owner"], t["timeline"]) for t in tables} >= {
-        ("sinks", "greetings", "t1"),
-        ("dead_letters", "people", "t1"),
+        ("sinks", "greetings", "t1~v2"),
+        ("dead_letters", "people", "t1~v2"),
     }
 
 
@@ -103,7 +103,7 @@ def test_an_erasure_reaches_compacted_rows_and_says_what_it_leaves(house: tuple[
     line.checkpoint()
     told = tidemark("erase", "house", "people", "--key", "bob", "--json").ok().json
     folders = {file["file"].rpartition("/")[0].rpartition("/")[0] for file in told["files"]}
-    assert folders >= {"house/sinks/greetings/t1~base", "house/dead_letters/people/t1~base"}
+    assert folders >= {"house/sinks/greetings/t1~v2~base", "house/dead_letters/people/t1~v2~base"}
     assert told["dead_letters"] == told["sinks"] == {}
     tidemark("erase", "house", "people", "--key", "bob", "--now", "--execute").ok()
     rows = tidemark("sink", "show", "house", "greetings", "--json").ok().json

@@ -31,8 +31,8 @@ house = Pipeline(
     max_dead_letters=1.0,
 )
 """
-LETTERS = "house/dead_letters/people/t1"
-OTHERS = "house/dead_letters/places/t1"
+LETTERS = "house/dead_letters/people/t1~v2"
+OTHERS = "house/dead_letters/places/t1~v2"
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/erase.md"
 
 

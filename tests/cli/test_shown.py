@@ -87,11 +87,11 @@ def test_what_was_emitted_is_told_with_the_table_of_its_sink(ticks: Command) -> 
         assert sum(s["rows"] for s in acks["seen"]["sink"]["segments"]) == rows
         told = ticks("checkpoint", "show", "ticks", str(n)).ok()
         assert f"sink evens  of seen, which emitted {emitted} records" in told.err
-        assert f"sink evens  ticks/sinks/evens/t1@{n - 1}  (0, {n}]  {rows} rows" in told.err
+        assert f"sink evens  ticks/sinks/evens/t1~v2@{n - 1}  (0, {n}]  {rows} rows" in told.err
         assert "sink counts" not in told.err
     facts = ticks("checkpoint", "list", "ticks", "--json").ok().json
     assert [f["emitted"] for f in facts] == [{"seen": 1}, {"seen": 3}]
     assert [f["sinks"] for f in facts][1] == {
-        "evens": [{"path": "ticks/sinks/evens/t1", "version": 0, "after": 0, "through": 1}]
+        "evens": [{"path": "ticks/sinks/evens/t1~v2", "version": 0, "after": 0, "through": 1}]
     }
     assert [r["n"] for r in ticks("sink", "show", "ticks", "evens", "--json").ok().json] == [0, 2, 4, 6]

@@ -311,7 +311,7 @@ def test_a_replay_comes_to_the_same_state_twice_and_leaves_nothing(shop: AskedSh
 
 def test_a_rehearsal_writes_below_its_scratch_folder_only(shop: AskedShop) -> None:
     plan = shop.made[9].plan
-    sink = SinkTable(name="alerts", kind="delta", path="till/sinks/alerts/t1", columns=(("n", "BIGINT"),))
+    sink = SinkTable(name="alerts", kind="delta", path="till/sinks/alerts/t1~v2", columns=(("n", "BIGINT"),))
     tried = Rehearsal(replace(plan, sinks={"accounts": sink}), "till/scratch/1").plan
     written = [*(runs_table(tried, uid) for uid in tried.tables), *(t.path for t in tried.sinks.values())]
     written += [dead_letters_table(tried, uid) for uid in tried.tables]

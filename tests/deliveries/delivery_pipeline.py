@@ -166,7 +166,7 @@ class DeliveryPipeline(MemoryPipeline):
                     if path not in self.tables.files:
                         raise StoreError(f"{path} is gone", next="look at what the sweep has deleted.")
                     found += map(dict, self.tables.files[path])
-        return sorted(found, key=lambda r: (r["_topic"], r["_partition"], r["_offset"], r["_n"]))
+        return sorted(found, key=lambda r: (r["_topic"], r["_partition"], r["_offset"], r["_path"]))
 
     def declare(self, **changes: Any) -> None:
         """The author changes the declaration."""

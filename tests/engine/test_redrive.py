@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,83 @@ def test_a_letter_that_a_join_refused_finds_its_row_later(spark: SparkSession, t
     assert [(a.redriven, a.applied) for a in second.sealed.acks] == [(1, 1), (1, 1)]
     found = [(row["records"], row["total"]) for row in pair.both[1].state("owners", second)]
     assert found == [(2, 3)]
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A struct in an emitted record."""
+
+    note: str | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Rich:
+    """An emitted record with a value of every kind that JSON has no number or text for."""
+
+    account: str | None
+    amount: int
+    price: Decimal
+    raw: bytes
+    day: date
+    details: list[Detail]
+    share: float
+
+
+class Parts(state.Keyed):
+    """A fold of emitted records, in their order."""
+
+    n: int = state.count()
+    last: int | None = state.latest("amount")
+
+
+def enrich(key: str, records: Iterable[Lenient], kept: Watched) -> Iterator[Rich]:
+    """Emits two records for each: one for its account, and one for nobody or for the next letter."""
+    for record in records:
+        at = datetime(2026, 5, 1, 3, 4, 5, 678901, tzinfo=UTC)
+        rest = (Decimal("-0.000000000000000001"), b"\x00\xff", date(1999, 12, 31), [Detail(None, at)], 0.1)
+        yield Rich(key, record.amount, *rest)
+        yield Rich(None if record.kind is None else key, 2 * record.amount, *rest)
+
+
+def watch_rich(key: str, records: Iterable[Rich], kept: Watched) -> None:
+    """The buggy release."""
+    for record in records:
+        if record.amount > 5:
+            raise ValueError("too much")
+        kept.total += record.amount
+
+
+def watch_all(key: str, records: Iterable[Rich], kept: Watched) -> None:
+    """The corrected release."""
+    for record in records:
+        assert record.details[0].at.microsecond == 678901 and record.price < 0
+        kept.total += record.amount
+
+
+def test_emitted_records_are_redriven_alike(spark: SparkSession, tmp_path: Path) -> None:
+    def release(key: str, function: Any) -> Pipeline:
+        return Pipeline(
+            name="rich",
+            source=KafkaSource("payments", Lenient),
+            operators=[
+                Process("enrich", key_by="account", state=Watched, function=enrich, emits=Rich),
+                Fold("parts", input="enrich", key_by=key, state=Parts),
+                Process(
+                    "watched", input="enrich", key_by=key, state=Watched, function=function, on_error="dead_letter"
+                ),
+            ],
+            max_dead_letters=1.0,
+        )
+
+    pair = Pair(spark, tmp_path, release("account", watch_rich))
+    first = pair.checkpoint([Lenient("a", 3, None), Lenient("b", 4, "x"), Lenient("a", 7, None)])
+    counts = {ack.uid: (ack.applied, ack.dead_lettered) for ack in first.sealed.acks}
+    assert counts["parts"] == (4, 2) and counts["watched"] == (2, 4)
+    pair.deploy(release("account", watch_all))
+    assert (pair.ask("parts", first), pair.ask("watched", first)) == (2, 4)
+    made = pair.checkpoint([Lenient("c", 1, "x")])
+    found = {ack.uid: (ack.read, ack.redriven, ack.applied, ack.dead_lettered) for ack in made.sealed.acks}
+    assert found["parts"] == (2, 2, 2, 2) and found["watched"] == (2, 4, 4, 2)
+    again = pair.checkpoint([])
+    assert not again.plan.redrives

@@ -138,7 +138,7 @@ def test_an_exception_names_key_position_and_line_and_carries_its_traceback() ->
     with pytest.raises(ProcessFunctionError) as failed:
         world.checkpoint(STEPS)
     error = failed.value
-    assert (error.key, error.place, error.kind) == ("a", ("steps", 0, 3, 0), "ValueError")
+    assert (error.key, error.place, error.kind) == ("a", ("steps", 0, 3, ()), "ValueError")
     assert "(fails_on_thirteen, line " in error.what
     assert 'raise ValueError("thirteen is out of luck")' in error.trace
     assert "processing" not in error.trace

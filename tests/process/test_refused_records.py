@@ -318,7 +318,7 @@ def test_the_commands_show_skip_and_list_what_is_refused(
 
 def test_an_id_says_where_a_record_comes_from() -> None:
     place = RecordPlace.parse("p/t1/chk-7/u/a-topic-3-12-0")
-    assert (place.checkpoint, place.topic, place.partition, place.offset, place.number) == (7, "a-topic", 3, 12, 0)
+    assert (place.checkpoint, place.topic, place.partition, place.offset, place.path) == (7, "a-topic", 3, 12, (0,))
 
 
 def test_an_attempt_that_sends_fails_for_a_reason_and_its_plan_waits() -> None:

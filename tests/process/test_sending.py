@@ -114,7 +114,7 @@ def test_both_guarantees_send_the_same_bytes_with_the_same_ids() -> None:
         world.checkpoint()
     assert later.arrived() == []
     (due,) = list_undelivered(later.coordinator)
-    rows = sorted(later.tables.rows(due.table.handle), key=lambda r: (r["_offset"], r["_n"]))
+    rows = sorted(later.tables.rows(due.table.handle), key=lambda r: (r["_offset"], r["_path"]))
     plan, sink = due.checkpoint.plan, stored_sink(due.table)
     assert sink is not None
     sink.write(emitted_rows(plan, due.table, rows), commit_id(plan), Services(kafka=later.sender))

@@ -104,8 +104,8 @@ def test_a_row_of_a_derived_class_belongs_to_the_output_of_its_own_class() -> No
     sinks = {"alarms": DeltaSink("alarms"), "loud": DeltaSink("loud")}
     world = TwinPipeline(replace(pipeline(), operators=[FlatMap("part", function=both, emits=emits, sinks=sinks)]))
     made = world.checkpoint([Beat("a", [], DAY)])
-    assert [(r["size"], r["_n"]) for r in world.emitted("part", made)] == [(2, 0)]
-    assert [(r["size"], r["_n"]) for r in world.emitted("part.loud", made)] == [(1, 0)]
+    assert [(r["size"], r["_path"]) for r in world.emitted("part", made)] == [(2, [0])]
+    assert [(r["size"], r["_path"]) for r in world.emitted("part.loud", made)] == [(1, [0])]
 
 
 BEATS = [Beat("a", [1, 7, 2], DAY), Beat("b", [9], DAY)]

@@ -31,7 +31,7 @@ from tidemark.readers.sink_reader import read_sink
 from tidemark.sinks import KafkaSink
 
 Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]
-BASE = "p/sinks/s/t1"
+BASE = "p/sinks/s/t1~v2"
 INT, TEXT, CENTS, MORE = "BIGINT", "STRING", "DECIMAL(10,2)", "DECIMAL(20,2)"
 CHANGES: dict[str, tuple[Columns, Columns]] = {
     "nothing": ((("a", INT),), (("a", INT),)),
@@ -220,7 +220,12 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
     assert shown(line, tables[3])[-1] == {"a": "t30", "c": "t30"}
     assert {row["a"] for row in (*shown(line, tables[2])[:-1], *shown(line, tables[3])[:-2])} == {None}
     assert [row["a"] for row in shown(line, tables[4])] == ["t20", "t30"]
-    assert sorted(p.name for p in (tmp_path / "p/sinks/out").iterdir()) == ["t1", "t1~2", "t1~3", "t1~3~base"]
+    assert sorted(p.name for p in (tmp_path / "p/sinks/out").iterdir()) == [
+        "t1~v2",
+        "t1~v2~2",
+        "t1~v2~3",
+        "t1~v2~3~base",
+    ]
 
 
 def test_what_does_not_fit_is_refused_before_a_plan_and_the_same_for_an_outbox(tmp_path: Path) -> None:

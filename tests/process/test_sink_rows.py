@@ -59,7 +59,7 @@ def rows(done: Replayed, checkpoint: int) -> list[tuple[object, ...]]:
     """What a reader sees as of a checkpoint."""
     found = done.emitted("buyers", done.checkpoints[checkpoint - 1])
     assert {(r["_uid"], r["_topic"], r["_partition"]) for r in found} <= {("buyers", "orders", 0)}
-    return [(r["who"], r["number"], r["_offset"], r["_n"]) for r in found]
+    return [(r["who"], r["number"], r["_offset"], r["_path"]) for r in found]
 
 
 def test_a_row_is_named_after_operator_record_and_number_and_each_checkpoint_sees_its_own() -> None:

@@ -213,4 +213,4 @@ class ShopPipeline(MemoryPipeline):
         """What the sink has, in order of positions."""
         table = checkpoint.sinks["takings"]
         rows = self.tables.rows(table.handle)
-        return sorted((r["_partition"], r["_offset"], r["_n"], r["shop"], r["total"]) for r in rows)
+        return sorted((r["_partition"], r["_offset"], r["_path"], r["shop"], r["total"]) for r in rows)

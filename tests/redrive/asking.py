@@ -5,8 +5,8 @@ from collections.abc import Callable
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.records.redrive_requests import RedriveRequests
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, group_rows
-from tidemark.testing.twin.tables import PlacedRows, letter_place
+from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, group_rows, letter_place
+from tidemark.testing.twin.tables import PlacedRows
 
 
 def rows_of(made: Checkpoint, uid: str, tables: PlacedRows) -> set[LetterRow]:
@@ -15,8 +15,8 @@ def rows_of(made: Checkpoint, uid: str, tables: PlacedRows) -> set[LetterRow]:
     assert ack is not None
     places = [(at, letter_place(row)) for at, row in tables.placed_rows(ack.dead_letters)]
     return {
-        LetterRow(at, topic, made.plan.topic_ids[topic], partition, offset)
-        for at, (topic, partition, offset) in places
+        LetterRow(at, topic, made.plan.topic_ids[topic], partition, offset, path)
+        for at, (topic, partition, offset, path) in places
         if at == made.id
     }
 

@@ -239,7 +239,7 @@ def test_operators_that_depend_on_arrival_refuse(shop: Shop) -> None:
     _run(shop)
     shop.command("dead-letters", "redrive", "sums", "listed").failed(2, "amounts is a state.list", "--out-of-order")
     shop.command("dead-letters", "redrive", "sums", "seen").failed(2, "it is a Process")
-    shop.command("dead-letters", "redrive", "sums", "echo", "--out-of-order").failed(2, "no bytes to redrive")
+    shop.command("dead-letters", "redrive", "sums", "echo", "--out-of-order").failed(3, "no such dead letters")
     shop.command("dead-letters", "redrive", "sums", "nobody").failed(3, "echo, feeds, listed, seen, sums, told")
     shop.deploy("kind: str | None = None")
     assert shop.types("redrive", "sums", "listed", "--out-of-order", "--execute")["arrival"] == [

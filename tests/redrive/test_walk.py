@@ -5,13 +5,15 @@ from typing import TypeVar
 
 import pytest
 
+from tests.redrive.fed_walk import FedWalk
 from tests.redrive.redrive_walk import RedriveWalk
 from tests.redrive.sink_walk import OutputsWalk, SinkWalk
 from tidemark.coordinator.plans import sink_inputs
 from tidemark.coordinator.plans.redrives import RedrivePlanner
 from tidemark.coordinator.records.redrive_requests import RedriveHistory
+from tidemark.errors import StoreError
 from tidemark.model.checkpoint import emitted
-from tidemark.model.checkpoint.redrive import Redrive
+from tidemark.model.checkpoint.redrive import LetterRow, Redrive
 from tidemark.model.core.offsets import OffsetCoverage
 
 SEEDS = range(8)
@@ -22,8 +24,8 @@ def walked(seed: int, uid: str = "sums") -> RedriveWalk:
     return taken(RedriveWalk(seed, uid), seed)
 
 
-def told(seed: int, walks: type[SinkWalk] = SinkWalk) -> SinkWalk:
-    walk = taken(walks(seed), seed)
+def told(seed: int, kind: type[SinkWalk] = SinkWalk) -> SinkWalk:
+    walk = taken(kind(seed), seed)
     walk.drain()
     return walk
 
@@ -55,9 +57,10 @@ def test_the_walks_repeat_redrives_in_backfills() -> None:
     assert sum(walked(seed).repeated for seed in SEEDS) > 10
 
 
+@pytest.mark.parametrize("kind", [SinkWalk, FedWalk])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_walk_with_sinks_emits_for_each_record_once(seed: int) -> None:
-    walk = told(seed)
+def test_a_walk_with_sinks_emits_for_each_record_once(seed: int, kind: type[SinkWalk]) -> None:
+    walk = told(seed, kind)
     assert walk.redriven > 5
     assert walk.merged > 2
 
@@ -67,8 +70,16 @@ def test_a_walk_with_several_outputs_emits_to_each_sink_once(seed: int) -> None:
     assert told(seed, OutputsWalk).redriven > 5
 
 
-def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has() -> None:
-    assert sum(told(seed).skipped for seed in range(30)) > 5
+@pytest.mark.parametrize("kind", [SinkWalk, FedWalk])
+def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has(kind: type[SinkWalk]) -> None:
+    assert sum(told(seed, kind).skipped for seed in range(30)) > 5
+
+
+def test_the_walk_finds_emitted_records_that_are_taken_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LetterRow, "place", property(lambda row: (row.topic, row.partition, row.offset, (0,))))
+    with pytest.raises((AssertionError, StoreError)):
+        for seed in range(40):
+            told(seed, FedWalk)
 
 
 @pytest.mark.parametrize("bug", ["rows are forgotten", "refused ones count"])

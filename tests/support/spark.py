@@ -141,7 +141,7 @@ class TwinPipeline(MemoryPipeline):
 
     def emitted(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """The rows of the sink, ordered by position."""
-        return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_n"))
+        return _placed(self._rows(checkpoint.sinks[uid].handle), ("_topic", "_partition", "_offset", "_path"))
 
     def letters(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """The dead letters, ordered by position."""

@@ -45,13 +45,13 @@ class RowOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRowOrigin:
-    """A row of a sink, and the record that it was emitted for; `number` numbers the rows of one record."""
+    """A row of a sink, and the record that it was emitted for; `path` distinguishes the rows of one record."""
 
     row: Mapping[str, Any]
     uid: str
     partition: str
     offset: int
-    number: int
+    path: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ class RefusedRecordFacts:
     uid: str
     partition: str
     offset: int
-    number: int
+    path: Sequence[int]
     size: int
     why: str
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class SinkRows:
     """The rows of a sink as of one checkpoint, without those that no manifest names. Nothing is read before you ask.
 
-    A row has the emitted fields, the record that it was emitted for (`_uid`, `_topic`, `_partition`, `_offset`, `_n`),
-    and `_checkpoint`, the id of the checkpoint that emitted it. Get one from `PipelineHistory.sink`.
+    A row has the emitted fields, its id (`_uid`, and the record that it was emitted for: `_topic`, `_partition`,
+    `_offset`, `_path`), and `_checkpoint`, the id of the checkpoint that emitted it. Get one from
+    `PipelineHistory.sink`.
 
     Attributes:
         pipeline: the pipeline's name.

@@ -3,8 +3,6 @@
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
 
-_BACKFILL = "repeat its checkpoints with the corrected code: tidemark backfill {} --from-checkpoint ID"
-
 
 def current_uid(pipeline: Pipeline, uid: str) -> str | None:
     """Returns the uid that an operator has now, which may have been renamed; None if it is no longer declared."""
@@ -12,8 +10,15 @@ def current_uid(pipeline: Pipeline, uid: str) -> str | None:
     return uid if uid in declared else next((s.uid for s in declared.values() if s.was == uid), None)
 
 
+def upstream_of(pipeline: Pipeline, uid: str) -> str | None:
+    """Returns the output whose records an operator gets; None if it reads an input itself."""
+    operator = next((o for o in pipeline.operators if o.uid == uid), None)
+    name = None if operator is None else pipeline.input_of(operator)
+    return None if name in pipeline.inputs else name
+
+
 def input_name(pipeline: Pipeline, uid: str) -> str:
-    """Returns the input whose records an operator or a broadcast state reads from Kafka.
+    """Returns the input that an operator or a broadcast state reads from Kafka, or the operator that feeds it.
 
     Raises:
         NotFoundError: the pipeline declares no such operator.
@@ -23,13 +28,9 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
         raise NotFoundError(
             f"no operator {uid!r} in pipeline {pipeline.name}", next=f"name one of: {', '.join(pipeline.uids)}."
         )
-    found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), None)
+    found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), upstream_of(pipeline, uid))
     if found is None:
-        raise UsageError(
-            f"{uid} does not read a topic itself, so its dead letters have no bytes to redrive",
-            safe="nothing was written; the letters are kept.",
-            next=_BACKFILL.format(pipeline.name),
-        )
+        raise UsageError(f"{uid} is copied from a table and has no dead letters", next="name another operator.")
     return found
 
 

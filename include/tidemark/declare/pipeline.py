@@ -322,19 +322,27 @@ class Pipeline:
         Raises:
             DeclarationError: the input is neither a source nor an operator that emits, or a join does not fit.
         """
-        found = self._input_record(operator)
+        found = self.input_record(self.input_of(operator), operator.uid)
         if not (isinstance(operator, Fold) and operator.joins):
             return found
         states = {b.uid: (b.bind().keys, b.source.schema) for b in self.broadcast}
         return joined_record(operator.uid, operator.joins, found, states)
 
-    def _input_record(self, operator: Operator) -> FieldType:
-        name = self.input_of(operator)
-        if name in self.sources:
-            return self.sources[name].schema
+    def input_record(self, name: str, where: str = "") -> FieldType:
+        """Returns the struct of the records of an input, or of those that an operator emits.
+
+        Args:
+            name: the input, or the uid of the operator.
+            where: the operator that names it, for the message.
+
+        Raises:
+            DeclarationError: it is neither an input nor an operator that emits.
+        """
+        if name in self.inputs:
+            return self.inputs[name].schema
         if name not in self.outputs:
             raise DeclarationError(
-                f"{operator.uid}: unknown input {name!r}",
+                f"{where or self.name}: unknown input {name!r}",
                 next=f"name a source or an operator that emits: {', '.join([*self.sources, *self.outputs])}.",
             )
         return self.outputs[name].emitted

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.declare.arrival import upstream_of
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
@@ -19,17 +20,20 @@ from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, Redrive
 from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, dead_letters, filtered_sql, with_computed
+from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, with_computed
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
+from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import letter_place
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of, spark
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -244,7 +248,8 @@ class SparkBatch:
         """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
         letters = self._letters(uid)
         with translate_spark_errors():
-            order, wanted = ["topic", "partition", "offset"], self.counts[uid].dead_lettered
+            letters = letters if self._fed_with(uid) is None else encode_emitted(letters)
+            order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
             done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]), order)
         if not self._intake.is_kept:
             # They were read a second time.
@@ -324,17 +329,19 @@ class SparkBatch:
 
     def _redrive(self, uid: str) -> None:
         """Reads the dead letters that an operator gets again, and adds them to its counts."""
-        letters, schema = self._letters_again[uid], self._plan.schemas[uid]
+        letters = self._letters_again[uid]
         with translate_spark_errors():
             self._redriven[uid] = letters.decoded().persist()
-            self.counts[uid] = letters.counted(self.counts[uid], self._joined(schema, self._redriven[uid]))
+            self.counts[uid] = letters.counted(self.counts[uid], self._joined(uid, self._redriven[uid]))
         self._note_unknown()
 
     def _failed_again(self, uid: str) -> int:
         if uid not in self._redriven or not self._processed[uid].failed:
             return 0
         with translate_spark_errors():
-            return self._processed[uid].count_failed(self._redriven[uid])
+            again = self._redriven[uid]
+            again = again if self._is_fed(uid) else again.withColumn("_path", F.expr(NO_PATH))
+            return self._processed[uid].count_failed(again)
 
     def _remember_refused(self, uid: str) -> None:
         """Finds the redriven records that a process refused again, if a sink is behind it; see `Ack.refused_again`."""
@@ -343,9 +350,9 @@ class SparkBatch:
             return
         place = ["topic", "partition", "offset"]
         with translate_spark_errors():
-            again = self._redriven[uid].select(*place)
-            found = self._letters(uid).join(again, place, "left_semi").select(*place).collect()
-        refused = redrive.coverage_at({tuple(row) for row in found})
+            again = self._redriven[uid].select(*place).distinct()
+            found = self._letters(uid).join(again, place, "left_semi").select(*place, "path").collect()
+        refused = redrive.coverage_at({letter_place(row.asDict()) for row in found})
         self.counts[uid] = replace(self.counts[uid], refused_records=refused)
 
     def _counted(self, uid: str, name: str) -> UidCounts:
@@ -405,23 +412,25 @@ class SparkBatch:
         emitted = [done.records(name) for name, done in self._outputs().items() if uid in pipeline.readers(name)]
         read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
-        found = [self._joined(schema, frame, emitted=bool(emitted)) for frame in (emitted + read)[:1]]
+        found = [self._joined(uid, frame) for frame in (emitted + read)[:1]]
         dropped = blocked_column(schema, self._blocked)
         kept = found if dropped is None else [frame.where(~dropped) for frame in found]
         if uid in self._redriven:
-            kept.append(self._letters_again[uid].kept(self._joined(schema, self._redriven[uid])))
+            kept.append(self._letters_again[uid].kept(self._joined(uid, self._redriven[uid])))
         return reduce(DataFrame.unionByName, kept)
 
-    def _joined(self, schema: OperatorSchema, records: DataFrame, *, emitted: bool = False) -> DataFrame:
+    def _joined(self, uid: str, records: DataFrame) -> DataFrame:
         """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""
+        schema = self._plan.schemas[uid]
         found = join_states(records, schema.joins, self._broadcast)
-        return with_computed(found, [schema]) if emitted or schema.is_decided_by_joins else found
+        return with_computed(found, [schema]) if self._is_fed(uid) or schema.is_decided_by_joins else found
 
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
-        letters = dead_letters(self._records(uid), self._plan.schemas[uid])
+        emitted = self._fed_with(uid)
+        letters = dead_letters(self._records(uid), self._plan.schemas[uid], emitted)
         if uid in self._processed:
-            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid)))
+            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid), emitted))
         return letters
 
     def _rejects_later(self, uid: str) -> bool:
@@ -431,13 +440,19 @@ class SparkBatch:
         return failed or joined or self.counts[uid].refused_again > 0 or self._is_fed(uid)
 
     def _is_fed(self, uid: str) -> bool:
-        """Whether an operator gets records that another one emitted; they have the column `_n`."""
-        return any(uid in self._compute.pipeline.readers(output) for output in self._outputs())
+        """Whether an operator gets records that another one emitted; they have the column `_path`."""
+        return upstream_of(self._compute.pipeline, uid) is not None
+
+    def _fed_with(self, uid: str) -> FieldType | None:
+        """Returns the struct of the records that another operator emits for an operator; None if it reads an input."""
+        pipeline = self._compute.pipeline
+        upstream = upstream_of(pipeline, uid)
+        return None if upstream is None else pipeline.input_record(upstream)
 
     def _numbered(self, uid: str) -> DataFrame:
-        """Returns the same records with the column `_n`, which is zero for records of a source."""
+        """Returns the same records with the column `_path`, which is empty for records of a source."""
         records = self._records(uid)
-        return records if self._is_fed(uid) else records.withColumn("_n", F.lit(0).cast("bigint"))
+        return records if self._is_fed(uid) else records.withColumn("_path", F.expr(NO_PATH))
 
     def _write(
         self, rows: DataFrame, order: Sequence[str], folder: str, files: int, bounded: Sequence[str]

@@ -150,7 +150,7 @@ def _record(held: DeliveryFailure | SkippedRecord) -> dict[str, Any]:
         "uid": place.uid,
         "partition": f"{place.topic}-{place.partition}",
         "offset": place.offset,
-        "number": place.number,
+        "path": place.path,
         "size": held.size,
         "why": held.why,
     }

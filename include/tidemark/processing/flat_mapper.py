@@ -7,7 +7,7 @@ from tidemark.declare.flat_map import FlatMap
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
-from tidemark.processing.processor import emitted_number, function_error
+from tidemark.processing.processor import function_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,6 @@ class FlatMapper:
         found, rows, numbers = self.operator.function(at.record), list[Emitted](), self.encoder.numbers()
         for item in () if found is None else found:
             output, fields = self.encoder.encode(item)
-            number = emitted_number(at.n, next(numbers[output]))
-            rows.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, fields, output))
+            path = (*at.path, next(numbers[output]))
+            rows.append(Emitted(at.topic, at.partition, at.offset, path, at.event_time, fields, output))
         return rows

@@ -3,27 +3,28 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tidemark.model.core.offsets import Path
 from tidemark.processing.live_operator_state import TaskState
 
 
 class PositionedRecord(NamedTuple):
     """A record of a key: its origin, its event time, its access time, and the record itself.
 
-    `n` is 0 for a record of a source; a record emitted by another operator has the number assigned there. `event_time`
-    is passed on unchanged. `at` is in milliseconds on the operator's clock.
+    `path` is empty for a record of a source. `event_time` is passed on unchanged. `at` is in milliseconds on the
+    operator's clock.
     """
 
     topic: str
     partition: int
     offset: int
-    n: int
+    path: Path
     event_time: Any
     at: int
     record: Any
 
 
 class Emitted(NamedTuple):
-    """A record that a function yielded: position of its input record, its number there, its fields in stored form.
+    """A record that a function yielded: position of its source record, its path, its fields in stored form.
 
     `output` is the number of the output of its operator; records are numbered per output.
     """
@@ -31,7 +32,7 @@ class Emitted(NamedTuple):
     topic: str
     partition: int
     offset: int
-    n: int
+    path: Path
     event_time: Any
     fields: tuple[Any, ...]
     output: int = 0
@@ -43,7 +44,7 @@ class FailedRecord(NamedTuple):
     topic: str
     partition: int
     offset: int
-    n: int
+    path: Path
     reason: str
 
 

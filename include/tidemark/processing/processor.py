@@ -11,7 +11,6 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.core.offsets import NUMBERS, PER_RECORD
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, key_text
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
@@ -49,7 +48,7 @@ def function_error(
         next="fix the function, or declare on_error='dead_letter', then run the pipeline again.",
     )
     made.key = "" if key is None else key_words(key)
-    made.place = (place.topic, place.partition, place.offset, place.n)
+    made.place = (place.topic, place.partition, place.offset, place.path)
     made.kind = kind
     made.trace = "".join([*traceback.format_list(steps), *traceback.format_exception_only(error)])
     return made
@@ -181,8 +180,8 @@ class Processing:
             if at is not place:
                 place, numbers = at, self.encoder.numbers()
             output, fields = self.encoder.encode(item)
-            number = emitted_number(at.n, next(numbers[output]))
-            emitted.append(Emitted(at.topic, at.partition, at.offset, number, at.event_time, fields, output))
+            path = (*at.path, next(numbers[output]))
+            emitted.append(Emitted(at.topic, at.partition, at.offset, path, at.event_time, fields, output))
 
     def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
         """Returns the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.
@@ -251,13 +250,3 @@ def _handed(records: Iterable[PositionedRecord], clock: KeyClock) -> Iterator[An
         if placed.at > clock.now:
             clock.now = placed.at
         yield placed.record
-
-
-def emitted_number(of: int, n: int) -> int:
-    """Returns the number that distinguishes the n-th emitted record of a source record from the others, in order."""
-    if n == PER_RECORD:
-        raise DoesNotFit(f"more than {PER_RECORD:,} records are emitted for one")
-    number = of * PER_RECORD + n
-    if number >= NUMBERS:
-        raise DoesNotFit("the number of an emitted record leaves 64 bits: too many processes in a chain")
-    return number

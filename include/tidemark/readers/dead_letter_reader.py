@@ -6,8 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, may_hold
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, letter_rows, may_hold
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.state_reader import files_of
@@ -65,7 +64,7 @@ def _at(part: pa.Table, places: Collection[tuple[str, int, int]]) -> list[dict[s
 
 
 def _parts(warehouse: Root, handle: StateHandle, checkpoint: int, columns: list[str]) -> Iterator[pa.Table]:
-    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
+    held = letter_rows(handle)
     for segment, f in files_of(warehouse, handle):
         if may_hold(segment, f, checkpoint):
             yield read_file(warehouse, held, segment, f, columns, checkpoint).drop_columns([ROW_CHECKPOINT])

@@ -1,6 +1,6 @@
 """Reads emitted rows as of a manifest, without a JVM; it excludes rows that no manifest names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,25 +9,25 @@ import pyarrow.compute as pc
 
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.row_tables import may_hold, sink_rows
-from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
+from tidemark.model.checkpoint.sinks import PATH, ROW_ID, SinkTable
 from tidemark.readers.state_reader import files_of
 from tidemark.storage.local_store import Root
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.row_files import read_file
 
+_PLACE = [name for name, _ in ROW_ID[1:]]
 _CHECKPOINT = pa.field("_checkpoint", pa.int64())
 
 
 def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
-    """Returns all rows of a sink: emitted fields, `_uid`, position, `_n`, `_checkpoint`; by checkpoint and position.
+    """Returns all rows of a sink: emitted fields, `_uid`, position, `_path`, `_checkpoint`; by checkpoint and position.
 
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
     schema = arrow_schema(table.stored).append(_CHECKPOINT)
     rows = pa.concat_tables([schema.empty_table(), *_rows(warehouse, table)])
-    order = ["_checkpoint", *(name for name, _ in ROW_ID[1:])]
-    return rows.sort_by([(name, "ascending") for name in order])
+    return _ordered(rows, ["_checkpoint", *_PLACE])
 
 
 def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
@@ -37,7 +37,7 @@ def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[
         StoreError: a version or a file of the handle is missing.
     """
     for part in _rows(warehouse, table, checkpoint):
-        for batch in part.sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).to_batches(max_chunksize=1000):
+        for batch in _ordered(part, _PLACE).to_batches(max_chunksize=1000):
             yield from batch.to_pylist()
 
 
@@ -64,9 +64,21 @@ def found_rows(
         for name, value in values.items():
             part = part.filter(pc.equal(part[name], value))
         kept.append(part)
-    found = pa.concat_tables(kept).sort_by([(name, "ascending") for name, _ in ROW_ID[1:]]).slice(0, limit)
+    found = _ordered(pa.concat_tables(kept), _PLACE).slice(0, limit)
     rows: list[dict[str, Any]] = found.to_pylist(maps_as_pydicts="strict")
     return rows
+
+
+def _ordered(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Sorts rows; Arrow does not sort by lists, so the numbers of a path become columns for the time of the sort."""
+    deepest = pc.max(pc.list_value_length(rows[PATH])).as_py() or 0
+    keyed, numbers = rows, [f"{PATH}{n}" for n in range(deepest)]
+    if deepest:
+        padded = pc.list_slice(rows[PATH], 0, deepest, return_fixed_size_list=True)
+        for n, name in enumerate(numbers):
+            keyed = keyed.append_column(name, pc.list_element(padded, n))
+    order = [(name, "ascending") for name in (*(c for c in columns if c != PATH), *numbers)]
+    return rows.take(pc.sort_indices(keyed, sort_keys=order, null_placement="at_start"))
 
 
 def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:

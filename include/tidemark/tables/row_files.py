@@ -14,16 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
-from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, may_hold
+from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, RowTable, letter_rows, may_hold
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
+from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH
 from tidemark.ports import LiveFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
 from tidemark.tables.delta_reader import segment_files, unusable_table
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.key_rewriter import Footers, translate_library_errors
 
-_PLACE = ["topic", "partition", "offset"]
+_PLACE = ["topic", "partition", "offset", "path"]
+StoredLetter = tuple[int, str, int, int, tuple[int, ...]]
+"""Checkpoint, topic, partition, offset and path."""
 _BATCH = 65_536
 """Rows that a merge holds in memory at a time."""
 
@@ -50,7 +52,7 @@ def read_file(
     place = join_path(warehouse, segment.path)
     path, system = arrow_place(place / file.path)
     named = is_base(segment.path)
-    sources = [name for name, _ in wanted if name in table.sources_of(segment.path)]
+    sources = _stored([name for name, _ in wanted], table, segment)
     try:
         held = pq.read_table(
             path,
@@ -81,7 +83,7 @@ def read_letters(
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
-    held = RowTable(uid="", path="", columns=DEAD_LETTER_COLUMNS, handle=handle)
+    held = letter_rows(handle)
     for segment, f in ((s, f) for s in handle for f in segment_files(join_path(warehouse, s.path), s)):
         if checkpoint is None or may_hold(segment, f, checkpoint):
             rows = read_file(warehouse, held, segment, f, columns, checkpoint or 0)
@@ -90,11 +92,11 @@ def read_letters(
 
 def find_letters(
     warehouse: Root, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-) -> list[tuple[int, str, int, int]]:
+) -> list[StoredLetter]:
     """Finds dead letters at positions (topic, partition, offset), whatever checkpoint wrote them.
 
     Returns:
-        Of each letter: its checkpoint, topic, partition and offset.
+        Of each letter: its checkpoint, topic, partition, offset and path.
 
     Raises:
         StoreError: a version or a file of the handle is missing.
@@ -102,7 +104,7 @@ def find_letters(
     found = []
     for made, part in read_letters(warehouse, handle, _PLACE):
         places = zip(*(part[name].to_pylist() for name in _PLACE), strict=True)
-        found += [(made, *place) for place in places if place in positions]
+        found += [(made, *at, tuple(path or ())) for *at, path in places if tuple(at) in positions]
     return found
 
 
@@ -142,8 +144,8 @@ class ParquetRowFiles:
         """The rows of files, without expired ones."""
         schema = arrow_schema(table.columns)
         for segment, file in files:
-            named, there = is_base(segment.path), table.sources_of(segment.path)
-            columns = [name for name in schema.names if name in there] + ([ROW_CHECKPOINT] if named else [])
+            named = is_base(segment.path)
+            columns = _stored(schema.names, table, segment) + ([ROW_CHECKPOINT] if named else [])
             path, system = arrow_place(join_path(self.warehouse, segment.path, file.path))
             with pq.ParquetFile(path, filesystem=system) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH, columns=columns):
@@ -159,7 +161,17 @@ def _shaped(held: pa.Table, schema: pa.Schema, checkpoint: int | None) -> pa.Tab
     return pa.table([*columns, at], schema=schema.append(pa.field(ROW_CHECKPOINT, pa.int64())))
 
 
+def _stored(columns: Sequence[str], table: RowTable, segment: Segment) -> list[str]:
+    """The columns of a file to read for columns of a table."""
+    there = table.sources_of(segment.path)
+    numbered = PATH in columns and PATH not in there
+    return [name for name in columns if name in there] + ([FIRST_PATH] if numbered else [])
+
+
 def _column(rows: pa.Table, of: pa.Field) -> pa.ChunkedArray:
+    if of.name == PATH and FIRST_PATH in rows.column_names:
+        numbers = rows[FIRST_PATH].combine_chunks()
+        return pa.chunked_array([pa.ListArray.from_arrays(pa.array(range(len(numbers) + 1), pa.int32()), numbers)])
     if of.name not in rows.column_names:
         return pa.chunked_array([pa.nulls(rows.num_rows, of.type)])
     return rows[of.name].cast(of.type)

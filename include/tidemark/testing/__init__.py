@@ -198,7 +198,7 @@ class Replayed:
         found = self._at(checkpoint)
         table = None if found is None else found.sinks.get(uid)
         rows = [] if table is None else emitted_rows(self._world.tables, table.handle)
-        return sorted(rows, key=lambda r: tuple(str(r[n]).zfill(20) for n in ("_topic", "_partition", "_offset", "_n")))
+        return sorted(rows, key=_position)
 
     def sent(self, topic: str) -> list[tuple[str, dict[str, Any]]]:
         """Returns ids and JSON fields of all records that attempts have sent to a topic, in order.
@@ -277,3 +277,9 @@ def _complete(world: _World, done: list[Checkpoint]) -> int:
         )
     done.append(next(iter(world.coordinator.checkpoints())))
     return crashes
+
+
+def _position(row: Mapping[str, object]) -> tuple[str, int, int, tuple[int, ...]]:
+    path = row["_path"]
+    assert isinstance(path, list)  # noqa: S101  (for the type checker)
+    return str(row["_topic"]), int(str(row["_partition"])), int(str(row["_offset"])), tuple(path)

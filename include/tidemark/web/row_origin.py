@@ -9,6 +9,7 @@ from tidemark.answers.row_sources import ChangedRange, ChangeOrigin, RowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import without_paths
 from tidemark.model.core.offsets import OffsetCoverage, Ranges, TopicPartition
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, state_schema_of
@@ -92,7 +93,7 @@ def redriven_of(plan: CheckpointPlan, uid: str | None) -> dict[TopicPartition, R
     for redrive in plan.redrives:
         if uid is None or uid == redrive.uid or uid in redrive.sinks:
             found |= redrive.coverage
-    return found.by_name(plan.topic_ids)
+    return without_paths(found).by_name(plan.topic_ids)
 
 
 def topics_of(plan: CheckpointPlan, uid: str) -> set[str]:

@@ -7,7 +7,7 @@ from tidemark.answers.row_sources import SinkOrigin, SinkRowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError, ReleasedError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.checkpoint.sinks import PATH, ROW_ID
 from tidemark.operations import reads
 from tidemark.operations.sinks import sink_of
 from tidemark.web import history_cache, row_origin
@@ -69,5 +69,5 @@ def _row(row: Mapping[str, Any]) -> SinkRowOrigin:
         uid=row["_uid"],
         partition=f"{row['_topic']}-{row['_partition']}",
         offset=row["_offset"],
-        number=row["_n"],
+        path=row[PATH],
     )

@@ -34,7 +34,7 @@ def batch(orders: list[Order]) -> pa.RecordBatch:
         "topic": pa.array(["orders"] * len(orders), pa.string()),
         "partition": pa.array([0] * len(orders), pa.int32()),
         "offset": pa.array(range(len(orders)), pa.int64()),
-        "_n": pa.array([0] * len(orders), pa.int64()),
+        "_path": pa.array([[]] * len(orders), pa.list_(pa.int64())),
         "event_time": pa.array([0] * len(orders), pa.timestamp("us", tz="UTC")),
         "_at": pa.array([0] * len(orders), pa.int64()),
         "record": pa.array([vars(o) for o in orders], arrow_type(record_shape(Order).type)),

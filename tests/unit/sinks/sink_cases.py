@@ -95,7 +95,7 @@ class SinkPipeline(SendingPipeline):
             if file.checkpoint == checkpoint
             for row in self.tables.files[f"{segment.path}/{file.path}"]
         ]
-        return sorted(found, key=lambda row: (row["_offset"], row["_n"]))
+        return sorted(found, key=lambda row: (row["_offset"], row["_path"]))
 
     def expected(self) -> Arrived:
         """What the sink is to have: two rows for each record, with the id of the checkpoint that read it."""

@@ -8,7 +8,7 @@ def arrived(line: SinkPipeline) -> Arrived:
     table = line.made[-1].sinks["alerts"]
     return [
         (
-            f"ticks/t1/{done.plan.name}/alerts/ticks-0-{row['_offset']}-{row['_n']}",
+            f"ticks/t1/{done.plan.name}/alerts/ticks-0-{row['_offset']}-{'.'.join(map(str, row['_path']))}",
             {"who": row["who"], "at": row["at"].isoformat(), "n": row["n"]},
         )
         for done in line.made

@@ -12,18 +12,17 @@ from tidemark.coordinator.plans.sink_inputs import redriven_before
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
 from tidemark.coordinator.records.timelines import Timelines
-from tidemark.declare.arrival import current_uid, refuse_late, sinks_behind
+from tidemark.declare.arrival import current_uid, refuse_late, sinks_behind, upstream_of
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import LetterRow, Redrive, expand_rows, group_rows
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.offsets import Path
 
-LetterPlace = tuple[str, int, int]
-"""Topic, partition and offset of a record."""
-StoredPlace = tuple[int, str, int, int]
-"""A row of a dead-letter table: checkpoint, topic, partition and offset."""
-FindLetters = Callable[[StateHandle, Collection[LetterPlace]], Iterable[StoredPlace]]
+StoredPlace = tuple[int, str, int, int, Path]
+"""A row of a dead-letter table: checkpoint, topic, partition, offset and path."""
+FindLetters = Callable[[StateHandle, Collection[tuple[str, int, int]]], Iterable[StoredPlace]]
 """Finds the rows of a handle at positions (topic, partition, offset); answered by the tables."""
 _log = logging.getLogger("tidemark")
 
@@ -74,7 +73,7 @@ class RedrivePlanner:
 
     def repeat(self, draft: CheckpointPlan, recorded: Sequence[CheckpointPlan]) -> CheckpointPlan:
         """Returns the draft with the letters that recorded checkpoints redrove and that are letters on its own line."""
-        wanted: dict[str, set[tuple[str, str, int, int]]] = {}
+        wanted: dict[str, set[tuple[str, str, int, int, Path]]] = {}
         for redrive in (r for plan in recorded for r in plan.redrives):
             uid = self._uid(redrive.uid, draft, out_of_order=True)
             if uid is not None:
@@ -99,16 +98,18 @@ class RedrivePlanner:
             for behind in sinks_behind(self.pipeline, uid)
             if (table := draft.sinks.get(behind)) is not None
         }
-        fit = [row for row in rows if not sinks or draft.topic_ids.get(row.topic) == row.topic_id]
+        is_fed = upstream_of(self.pipeline, uid) is not None
+        fit = [row for row in rows if bool(row.path) == is_fed]
+        fit = [row for row in fit if not sinks or draft.topic_ids.get(row.topic) == row.topic_id]
         made = Redrive(uid=uid, requests=requests, rows=group_rows(fit), sinks=sinks)
         # Only what the records have in common with the redrive is of interest.
         return replace(made, sinks={n: had & made.coverage for n, had in sinks.items()}) if fit else None
 
     def _stored(
-        self, draft: CheckpointPlan, uid: str, records: Collection[tuple[str, str, int, int]]
+        self, draft: CheckpointPlan, uid: str, records: Collection[tuple[str, str, int, int, Path]]
     ) -> Iterable[StoredPlace]:
         handle = draft.dead_letters.get(uid, StateHandle())
-        positions = {(topic, partition, offset) for topic, _, partition, offset in records}
+        positions = {(topic, partition, offset) for topic, _, partition, offset, _ in records}
         return self.find(handle, positions) if handle else ()
 
     def _uid(self, uid: str, draft: CheckpointPlan, *, out_of_order: bool) -> str | None:
@@ -134,10 +135,10 @@ class RedrivePlanner:
     def _there(self, draft: CheckpointPlan, uid: str, rows: set[LetterRow]) -> set[LetterRow]:
         """The rows that are there: others were erased since, or have expired, or another branch wrote them."""
         there = set(self._stored(draft, uid, [row.record for row in rows])) if rows else set()
-        return {row for row in rows if (row.checkpoint, row.topic, row.partition, row.offset) in there}
+        return {row for row in rows if (row.checkpoint, *row.place) in there}
 
 
 def _row(place: StoredPlace, history: RedriveHistory) -> LetterRow | None:
-    checkpoint, topic, partition, offset = place
+    checkpoint, topic, partition, offset, path = place
     ids: Mapping[str, str] = history.plans[checkpoint].topic_ids if checkpoint in history.plans else {}
-    return LetterRow(checkpoint, topic, ids[topic], partition, offset) if topic in ids else None
+    return LetterRow(checkpoint, topic, ids[topic], partition, offset, path) if topic in ids else None

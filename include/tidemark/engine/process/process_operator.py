@@ -37,7 +37,7 @@ from tidemark.engine.process.process_worker import (
     work_through,
 )
 from tidemark.engine.process.subtasks import parallelism, partition_by_task
-from tidemark.engine.read.frames import access_sql, with_keys
+from tidemark.engine.read.frames import NO_PATH, access_sql, letter_columns, with_keys
 from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
@@ -66,7 +66,7 @@ class ProcessTask:
         plan: the plan that is executed.
         operator: the declaration.
         record: dataclass of its records.
-        records: decoded records of its input with the column `_n`, including those that it cannot apply.
+        records: decoded records of its input with the column `_path`, including those that it cannot apply.
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
     """
@@ -133,7 +133,7 @@ class ProcessFrame:
     def records(self, output: str) -> DataFrame:
         """The records of an output in the form of decoded records, for operators that read them."""
         n = self._number(output)
-        here = ("topic", "`partition`", "`offset`", "_n", "event_time AS timestamp", "event_time")
+        here = ("topic", "`partition`", "`offset`", "_path", "event_time AS timestamp", "event_time")
         record = f"{record_column(n)} AS record"
         nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
         return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(*here, record, *nothing)
@@ -141,24 +141,22 @@ class ProcessFrame:
     def sunk(self, output: str) -> DataFrame:
         """The records of an output in the columns of a sink."""
         n = self._number(output)
-        places = (f"'{output}'", "topic", "`partition`", "`offset`", "_n")
+        places = (f"'{output}'", "topic", "`partition`", "`offset`", "_path")
         own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
         return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(f"{record_column(n)}.*", *own)
 
     def _number(self, output: str) -> int:
         return [made.uid for made in self.operator.outputs].index(output)
 
-    def letters(self, records: DataFrame) -> DataFrame:
-        """Returns dead letters for the records that the function failed on, in the columns of the dead-letter table."""
-        place = ["topic", "partition", "offset", "_n"]
+    def letters(self, records: DataFrame, emitted: FieldType | None) -> DataFrame:
+        """Returns dead letters for the records that the function failed on, in `letter_columns`."""
+        place = ["topic", "partition", "offset", "_path"]
         why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
-        here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
-        own = (f"'{self.operator.uid}' AS uid", "why AS reason", "key", "value")
-        return records.join(why, place).selectExpr(*here, *own)
+        return records.join(why, place).selectExpr(*letter_columns(self.operator.uid, "why", emitted))
 
     def count_failed(self, redriven: DataFrame) -> int:
-        """Counts the redriven records that the function failed on."""
-        place = ["topic", "partition", "offset"]
+        """Counts the redriven records, which have `_path`, that the function failed on."""
+        place = ["topic", "partition", "offset", "_path"]
         failed = self.rows.where(f"_tag = {LETTER}").select(*place)
         return failed.join(redriven.select(*place), place, "left_semi").count()
 
@@ -196,7 +194,7 @@ def keep_output(operator: Process | FlatMap, rows: DataFrame) -> tuple[ProcessFr
         ProcessFunctionError, StateOverflowError, EngineError: see `run_process`; the rows are released.
     """
     with translate_spark_errors():
-        place = F.struct("topic", "partition", "offset", "_n", "why")
+        place = F.struct("topic", "partition", "offset", "_path", "why")
         lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
         seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
         found = rows.groupBy("_tag").agg(*seen).collect()
@@ -217,9 +215,13 @@ def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
         rows = rows.where(~(of & reduce(Column.__or__, ((offset >= r.start) & (offset < r.end) for r in ranges))))
     if places := sorted(records.redriven_before):
         # Thousands of scattered records: a condition for each would be too deep for Spark.
-        names = ["_topic", "_partition", "_offset"]
-        there = rows.sparkSession.createDataFrame(places, "_topic STRING, _partition INT, _offset BIGINT")
-        rows = rows.join(F.broadcast(there), names, "left_anti").select(*rows.columns)
+        there = rows.sparkSession.createDataFrame(
+            [(topic, partition, offset, list(path)) for topic, partition, offset, path in places],
+            "at_topic STRING, at_partition INT, at_offset BIGINT, at_path ARRAY<BIGINT>",
+        )
+        same = "_topic = at_topic AND _partition = at_partition AND _offset = at_offset"
+        begins = "slice(_path, 1, size(at_path)) = at_path"
+        rows = rows.join(F.broadcast(there), F.expr(f"{same} AND {begins}"), "left_anti").select(*rows.columns)
     return rows
 
 
@@ -229,7 +231,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
     records = _records(task, keys)
     if plan.handles[operator.uid]:
         records = records.unionByName(_stored(task, keys))
-    place = ["topic", "partition", "offset", "_n"]
+    place = ["topic", "partition", "offset", "_path"]
     order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists)
     shape = record_shape(task.record)
@@ -243,7 +245,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
 
 
 def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
-    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time")
+    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "event_time")
     at = f"{access_sql(task.schema, task.plan)} AS _at"
     nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
     rows = with_keys(task.records, task.schema)
@@ -260,7 +262,7 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     newest = compact_rows(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
     fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
     own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
-    place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", "0L AS _n")
+    place = ("'' AS topic", "0 AS `partition`", "0L AS `offset`", f"{NO_PATH} AS _path")
     nothing = (
         "CAST(NULL AS TIMESTAMP) AS event_time",
         "0L AS _at",
@@ -273,7 +275,7 @@ def returned_columns(operator: Process | FlatMap, run: FieldType | None) -> str:
     """Returns the columns of what workers return; see `process_worker.ResultBatches`."""
     own = "" if run is None else f"run {run.sql}, "
     emitted = "".join(f"{record_column(n)} {output.emitted.sql}, " for n, output in enumerate(operator.outputs))
-    places = "topic STRING, `partition` INT, `offset` BIGINT, _n BIGINT, event_time TIMESTAMP, why STRING"
+    places = "topic STRING, `partition` INT, `offset` BIGINT, _path ARRAY<BIGINT>, event_time TIMESTAMP, why STRING"
     return f"_tag INT, {own}{emitted}{places}"
 
 
@@ -297,7 +299,7 @@ def run_flat_map(operator: FlatMap, record: type, records: DataFrame) -> Process
     Args:
         operator: the declaration.
         record: dataclass of its records.
-        records: decoded records of its input with the column `_n`, including those that could not be decoded.
+        records: decoded records of its input with the column `_path`, including those that could not be decoded.
 
     Raises:
         ProcessFunctionError: the function raised; of several failures, the first by position.
@@ -312,8 +314,8 @@ def mapped_rows(operator: FlatMap, record: type, records: DataFrame) -> DataFram
     """Returns what the workers return, not yet computed; see `run_flat_map`."""
     work = FlatMapWork(mapper=FlatMapper.of(operator), record=record_shape(record))
     blob = pickle_by_value(work, [operator.function, record, *(output.emits for output in operator.outputs)])
-    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_n", "event_time", "0L AS _at", "record")
-    good = records.where("_reason IS NULL").selectExpr(*place)
+    place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "event_time", "0L AS _at")
+    good = records.where("_reason IS NULL").selectExpr(*place, "record")
     return good.mapInArrow(partial(map_records, blob), returned_columns(operator, None))
 
 
@@ -322,7 +324,7 @@ def map_records(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
     Args:
         blob: a pickled `FlatMapWork`.
-        batches: topic, partition, offset, `_n`, `event_time`, `_at`, record.
+        batches: topic, partition, offset, `_path`, `event_time`, `_at`, record.
     """
     work: FlatMapWork = cloudpickle.loads(blob)
     sent, out, waiting = ResultBatches(work.mapper.encoder, None), Output(), iter(batches)

@@ -85,7 +85,7 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
     Args:
         blob: a pickled `Work`.
-        batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_n`, `event_time`, `_at`, record, stored.
+        batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_path`, `event_time`, `_at`, record, stored.
     """
     work: Work = cloudpickle.loads(blob)
     task = _task()
@@ -130,8 +130,8 @@ def rebuild_error(why: str) -> TidemarkError:
     error = kind(said["what"], safe=said["safe"], next=said["next"])
     if isinstance(error, ProcessFunctionError):
         error.key, error.kind, error.trace = said["key"], said["kind"], said["trace"]
-        topic, partition, offset, n = said["place"]
-        error.place = (topic, partition, offset, n)
+        topic, partition, offset, path = said["place"]
+        error.place = (topic, partition, offset, tuple(path))
     return error
 
 
@@ -149,8 +149,12 @@ def positioned(columns: Mapping[str, Any], read_record: Callable[[Any], list[Any
     """Returns the records of a batch, from its columns by name."""
     number, text = stored_reader(_NUMBER), stored_reader(_TEXT)
     placed: Callable[[tuple[Any, ...]], PositionedRecord] = partial(tuple.__new__, PositionedRecord)
-    parts = [number(columns[n].cast(pa.int64())) for n in ("partition", "offset", "_n", "event_time", "_at")]
-    return map(placed, zip(text(columns["topic"]), *parts, read_record(columns["record"]), strict=True))
+    partition, offset, times, at = (
+        number(columns[name].cast(pa.int64())) for name in ("partition", "offset", "event_time", "_at")
+    )
+    paths = map(tuple, columns["_path"].to_pylist()) if len(columns["_path"].flatten()) else [()] * len(offset)
+    records = read_record(columns["record"])
+    return map(placed, zip(text(columns["topic"]), partition, offset, paths, times, at, records, strict=True))
 
 
 def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, Any]]:
@@ -188,7 +192,7 @@ class ResultBatches:
             ("topic", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
-            ("_n", pa.int64()),
+            ("_path", pa.list_(pa.int64())),
             ("event_time", pa.timestamp("us", tz="UTC")),
             ("why", pa.string()),
         ]
@@ -204,15 +208,15 @@ class ResultBatches:
                 yield self._emitted_batch(output, list(rows))
             out.emitted.clear()
         if len(out.letters) >= at_least:
-            topic, partition, offset, n, why = zip(*out.letters, strict=True)
-            places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "why": why}
+            topic, partition, offset, path, why = zip(*out.letters, strict=True)
+            places = {"topic": topic, "partition": partition, "offset": offset, "_path": path, "why": why}
             yield self._batch(LETTER, len(why), **places)
             out.letters.clear()
 
     def _emitted_batch(self, output: int, rows: list[Emitted]) -> pa.RecordBatch:
-        topic, partition, offset, n, times, fields, _ = zip(*rows, strict=True)
+        topic, partition, offset, path, times, fields, _ = zip(*rows, strict=True)
         times = pa.array(times, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        places = {"topic": topic, "partition": partition, "offset": offset, "_n": n, "event_time": times}
+        places = {"topic": topic, "partition": partition, "offset": offset, "_path": path, "event_time": times}
         held = {record_column(output): _struct(self._emitted[output], fields)}
         return self._batch(tag_of(output), len(rows), **held, **places)
 
@@ -226,8 +230,8 @@ class ResultBatches:
         if isinstance(error, ProcessFunctionError):
             said |= {"key": error.key, "kind": error.kind, "trace": error.trace, "place": list(error.place)}
         why = [json.dumps({"class": type(error).__name__, **said})]
-        topic, partition, offset, n = said.get("place", ("", 0, 0, 0))
-        return self._batch(FAILED, 1, why=why, topic=[topic], partition=[partition], offset=[offset], _n=[n])
+        topic, partition, offset, path = said.get("place", ("", 0, 0, ()))
+        return self._batch(FAILED, 1, why=why, topic=[topic], partition=[partition], offset=[offset], _path=[path])
 
     def _batch(self, tag: int, rows: int, **columns: Any) -> pa.RecordBatch:
         columns["_tag"] = pa.repeat(pa.scalar(tag, pa.int32()), rows)

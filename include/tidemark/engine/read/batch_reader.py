@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.declare.arrival import input_name
 from tidemark.declare.operators import Fold
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, decode, filtered_sql, schema_ids
+from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emitted, filtered_sql, schema_ids
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -152,7 +153,7 @@ def bound_format(raw: DataFrame, pipeline: Pipeline, name: str, open_book: OpenB
 
 
 # The dead letters that a plan redrives: read from their tables, and decoded as if they came from the topic.
-_PLACE = "`_made` BIGINT, `topic` STRING, `partition` INT, `offset` BIGINT"
+_PLACE = "`_made` BIGINT, `topic` STRING, `partition` INT, `offset` BIGINT, `_at` ARRAY<BIGINT>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +183,9 @@ class RedrivenLetters:
             StoreError: a version of the dead-letter table is missing.
             RegistryUnavailableError, SchemaChangedError: see `bound_format`.
         """
-        name = next(name for name in self.pipeline.inputs if self.redrive.uid in self.pipeline.readers(name))
-        raw = self._raw()
+        name, raw = input_name(self.pipeline, self.redrive.uid), self._raw()
+        if name not in self.pipeline.inputs:
+            return decode_emitted(raw, self.pipeline.input_record(name))
         return decode(raw, self.pipeline, self.plan, name, bound_format(raw, self.pipeline, name, self.open_book))
 
     def kept(self, records: DataFrame) -> DataFrame:
@@ -225,7 +227,7 @@ class RedrivenLetters:
         # A file is named by an attempt (`<id>.<n>/part-...`), so its last two parts name it among all tables.
         tails = [("/".join(path.split("/")[-2:]), checkpoint) for path, checkpoint in files]
         checkpoints = F.broadcast(session.createDataFrame(tails, "`_file` STRING, `_made` BIGINT"))
-        places = [(row.checkpoint, row.topic, row.partition, row.offset) for row in sorted(wanted)]
+        places = [(r.checkpoint, r.topic, r.partition, r.offset, list(r.path)) for r in sorted(wanted)]
         stored = f"{columns}, `{ROW_CHECKPOINT}` BIGINT"
         rows = session.read.schema(stored).parquet(*(f"{self.warehouse.root}/{path}" for path, _ in files))
         tail = "array_join(slice(split(_metadata.file_path, '/'), -2, 2), '/') AS _file"
@@ -233,9 +235,10 @@ class RedrivenLetters:
             rows.selectExpr("*", tail)
             .join(checkpoints, "_file")
             .withColumn("_made", F.coalesce(ROW_CHECKPOINT, "_made"))  # a compacted file has rows of many checkpoints
+            .withColumn("_at", F.expr(f"coalesce(path, {NO_PATH})"))
             .join(
                 F.broadcast(session.createDataFrame(places, _PLACE)),
-                ["_made", "topic", "partition", "offset"],
+                ["_made", "topic", "partition", "offset", "_at"],
                 "left_semi",
             )
             .select(*(name for name, _ in DEAD_LETTER_COLUMNS))

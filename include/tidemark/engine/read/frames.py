@@ -10,11 +10,13 @@ from pyspark.sql import functions as F
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
 from tidemark.engine.session.python_workers import decode_values
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.formats.record_format import FAULT, GOOD, RecordFormat
-from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS, Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.portable_sql.record_expression import RecordExpression
@@ -28,6 +30,8 @@ _TEXT = "CAST(key AS STRING)"
 _WHOLE = {"int": "-?(0|[1-9][0-9]*)", "bool": "true|false"}
 _VALUELESS = f"_reason <=> '{Reason.NULL_VALUE.value}'"
 _PLACE = "struct(topic, `partition`, `offset`)"
+NO_PATH = "CAST(array() AS ARRAY<BIGINT>)"
+"""The path of a record that no operator has emitted."""
 
 
 def applied_sql(schema: OperatorSchema) -> str:
@@ -144,6 +148,7 @@ def _column(schema: OperatorSchema, n: int) -> tuple[str, str]:
 
 
 _KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
+_LETTER = dict(DEAD_LETTER_COLUMNS)
 _POSITION = ("topic", "partition", "offset", "timestamp")
 
 
@@ -325,8 +330,38 @@ def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list
     return [f"{own.get(name, quote(name))} AS {quote(name)}" for name, _ in run_columns(schema)]
 
 
-def dead_letters(records: DataFrame, schema: OperatorSchema) -> DataFrame:
-    """Returns the records that an operator could not apply, with raw key and value."""
-    reason = f"{reason_sql(schema)} AS reason"
-    here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`")
-    return records.where(refused_sql(schema)).selectExpr(*here, f"'{schema.uid}' AS uid", reason, "key", "value")
+def dead_letters(records: DataFrame, schema: OperatorSchema, emitted: FieldType | None) -> DataFrame:
+    """Returns the records that an operator could not apply, in `letter_columns`."""
+    refused = records.where(refused_sql(schema))
+    return refused.selectExpr(*letter_columns(schema.uid, reason_sql(schema), emitted))
+
+
+def letter_columns(uid: str, reason: str, emitted: FieldType | None) -> list[str]:
+    """Returns the columns of a dead letter over a record.
+
+    Args:
+        uid: the operator.
+        reason: expression of the reason.
+        emitted: the struct of its records if another operator emits them. They are a further column, `record`, from
+            which `encode_emitted` makes the value.
+    """
+    here = ["topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`"]
+    own = [f"'{uid}' AS uid", f"{reason} AS reason", "key", "value", f"CAST(NULL AS {_LETTER['headers']}) AS headers"]
+    if emitted is None:
+        return [*here, *own, f"CAST(NULL AS {_LETTER['path']}) AS path"]
+    fields = ", ".join(f"'{name}', record.`{name}`" for name, _ in emitted.fields)
+    return [*here, *own, "_path AS path", f"CASE WHEN record IS NOT NULL THEN named_struct({fields}) END AS record"]
+
+
+def decode_emitted(letters: DataFrame, record: FieldType) -> DataFrame:
+    """Returns dead letters of an operator that another one feeds as the records that it got.
+
+    Args:
+        letters: rows of the dead-letter table.
+        record: the struct of the records, as the operator that feeds it is declared now.
+    """
+    kept = ("topic", "`partition`", "`offset`", "`timestamp`", "key", "value", "path")
+    here = ("topic", "`partition`", "`offset`", "path AS _path", "`timestamp`", "`timestamp` AS event_time")
+    good = (f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record", f"{FAULT} AS _reason", "key")
+    raw = f"CASE WHEN {FAULT} IS NOT NULL THEN value END AS value"
+    return decode_values(letters.selectExpr(*kept), EMITTED_FORMAT, record).selectExpr(*here, *good, raw)

@@ -18,6 +18,7 @@ from pyspark import cloudpickle as _untyped
 from pyspark.sql import DataFrame
 
 from tidemark.engine.process.arrow_values import arrow_type
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
 from tidemark.model.core.types import FieldType
 
@@ -77,6 +78,25 @@ def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType) -> Da
     there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in raw.schema.fields)
     work = pickle_by_value((format, record), [format])
     return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}")
+
+
+def encode_emitted(letters: DataFrame) -> DataFrame:
+    """Returns dead letters without their column `record`: where the value is null, it is the record's bytes."""
+    kept = [column for column in letters.schema.fields if column.name != "record"]
+    there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in kept)
+    return letters.mapInArrow(_encoded, there)
+
+
+def _encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        records, values = batch.column("record").to_pylist(maps_as_pydicts="strict"), batch.column("value").to_pylist()
+        made = [
+            EMITTED_FORMAT.encode(record) if value is None and record is not None else value
+            for record, value in zip(records, values, strict=True)
+        ]
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | {"value": pa.array(made, pa.binary())}
+        columns.pop("record")
+        yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

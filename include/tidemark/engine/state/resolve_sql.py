@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
-from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
-from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
+from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base, is_first_form
+from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH, ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
@@ -72,7 +72,10 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
         held = quote(name) if name in there else "NULL"
         fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quote(name)}")
     checkpoint = f"{quote(ROW_CHECKPOINT)} AS {quote('_checkpoint')}" if is_base(path) else quote("_checkpoint")
-    return [spark(text) for text in (*fields, *(quote(name) for name, _ in ROW_ID), checkpoint)]
+    ids = [quote(name) for name, _ in ROW_ID]
+    if is_first_form(path):
+        ids[-1] = f"array({quote(FIRST_PATH)}) AS {quote(PATH)}"
+    return [spark(text) for text in (*fields, *ids, checkpoint)]
 
 
 def _split(warehouse: SparkWarehouse, schema: OperatorSchema, groups: Sequence[Group], now: Now) -> DataFrame:

@@ -11,8 +11,16 @@ DEAD_LETTER_COLUMNS: tuple[tuple[str, str], ...] = (
     ("reason", "STRING"),
     ("key", "BINARY"),
     ("value", "BINARY"),
+    ("headers", "ARRAY<STRUCT<`key`: STRING, `value`: BINARY>>"),
+    ("path", "ARRAY<BIGINT>"),
 )
-"""Columns of a dead-letter table, before its partition columns."""
+"""Columns of a dead-letter table, before its partition columns.
+
+`path` is null for a record that its operator reads from Kafka. For a record that another operator emitted, it is the
+path of that record, and `value` is the record as JSON.
+"""
+LATER_COLUMNS = frozenset(("headers", "path"))
+"""Those that tables of 0.1 lack."""
 
 
 class Reason(Enum):

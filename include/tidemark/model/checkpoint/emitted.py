@@ -6,11 +6,12 @@ offsets of a topic of their own (adr/0042): the algebra of coverages then holds 
 promotes and deliveries, and a redrive costs a sink one number however many records it has.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import LetterPlace, redriven_places
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:
@@ -53,14 +54,9 @@ class EmittedRecords:
         return covered.within(self.ranges, self.topic_ids)
 
     @property
-    def redriven_before(self) -> set[tuple[str, int, int]]:
-        """The positions (topic, partition, offset) of redriven records whose rows the sink has already."""
-        return {
-            (tp.topic, tp.partition, offset)
-            for tp, ranges in (self.had & self.redriven).by_name(self.topic_ids).items()
-            for within in ranges
-            for offset in range(within.start, within.end)
-        }
+    def redriven_before(self) -> set[LetterPlace]:
+        """The redriven records whose rows the sink has already; the path of a row begins with that of its record."""
+        return set(redriven_places(self.had & self.redriven, self.topic_ids))
 
     def lacks(self, covered: OffsetCoverage) -> Callable[[Mapping[str, object]], bool]:
         """Returns the condition that an emitted row still has to be written or sent."""
@@ -69,8 +65,11 @@ class EmittedRecords:
         def lacks(row: Mapping[str, object]) -> bool:
             topic, partition, offset = str(row["_topic"]), int(str(row["_partition"])), int(str(row["_offset"]))
             read = there.get(TopicPartition(topic, partition), ())
-            is_there = any(within.start <= offset < within.end for within in read)
-            return not is_there and (topic, partition, offset) not in redriven
+            if any(within.start <= offset < within.end for within in read):
+                return False
+            path = row["_path"] if redriven else ()
+            assert isinstance(path, Sequence)  # noqa: S101  (for the type checker)
+            return not any((topic, partition, offset, tuple(path[:n])) in redriven for n in range(len(path)))
 
         return lacks
 

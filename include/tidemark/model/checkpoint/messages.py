@@ -1,12 +1,13 @@
 """Emitted rows with the id by which receivers recognize them, and the messages that are sent to Kafka."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import RecordRefusedError, UsageError
 from tidemark.model.checkpoint.sinks import ROW_ID, SinkTable
 from tidemark.model.core.names import parse_id
+from tidemark.model.core.offsets import Path
 
 if TYPE_CHECKING:
     from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -59,7 +60,8 @@ class RecordPlace:
         topic: topic of the record that it was emitted for.
         partition: partition of that record.
         offset: offset of that record.
-        number: counts the records emitted for that record, from 0.
+        path: its numbers among the records that the operators emitted for that record, from 0; one for each operator
+            that the record passed.
     """
 
     pipeline: str
@@ -69,7 +71,7 @@ class RecordPlace:
     topic: str
     partition: int
     offset: int
-    number: int
+    path: Path
 
     @staticmethod
     def parse(record: str) -> "RecordPlace":
@@ -80,7 +82,7 @@ class RecordPlace:
         """
         try:
             pipeline, timeline, checkpoint, uid, place = record.split("/")
-            topic, partition, offset, number = place.rsplit("-", 3)
+            topic, partition, offset, path = place.rsplit("-", 3)
             return RecordPlace(
                 pipeline=pipeline,
                 timeline=timeline,
@@ -89,12 +91,12 @@ class RecordPlace:
                 topic=topic,
                 partition=int(partition),
                 offset=int(offset),
-                number=int(number),
+                path=tuple(map(int, path.split("."))),
             )
         except ValueError as error:
             raise UsageError(
                 f"not the id of an emitted record: {record!r}",
-                next="give it as in the header tidemark-id: PIPELINE/TIMELINE/chk-N/UID/TOPIC-PARTITION-OFFSET-NUMBER.",
+                next="give it as in the header tidemark-id: PIPELINE/TIMELINE/chk-N/UID/TOPIC-PARTITION-OFFSET-PATH.",
             ) from error
 
 
@@ -121,9 +123,10 @@ def commit_id(plan: "CheckpointPlan") -> str:
 
 
 def record_id(plan: "CheckpointPlan", row: Mapping[str, object]) -> str:
-    """Returns the deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-n."""
-    uid, *place = (row[column] for column, _ in ROW_ID)
-    return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}"
+    """Returns the deduplication id of an emitted record: pipeline/timeline/chk/uid/topic-partition-offset-path."""
+    uid, *place, path = (row[column] for column, _ in ROW_ID)
+    assert isinstance(path, Sequence)  # noqa: S101  (for the type checker)
+    return f"{commit_id(plan)}/{uid}/{'-'.join(map(str, place))}-{'.'.join(map(str, path))}"
 
 
 def record_refused(message: Message, topic: str, why: str, safe: str) -> RecordRefusedError:

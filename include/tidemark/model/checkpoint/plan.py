@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.redrive import Redrive
-from tidemark.model.checkpoint.segments import OperatorState, StateHandle
+from tidemark.model.checkpoint.segments import OperatorState, StateHandle, current_rows_path
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -212,4 +212,4 @@ class CheckpointPlan:
 
 def dead_letters_path(pipeline: str, uid: str, timeline: str) -> str:
     """Returns an operator's dead-letter table on a timeline, relative to the warehouse."""
-    return f"{pipeline}/dead_letters/{uid}/{timeline}"
+    return current_rows_path(f"{pipeline}/dead_letters/{uid}/{timeline}")

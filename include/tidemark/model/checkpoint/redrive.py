@@ -3,11 +3,14 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.codec import ADDED
-from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
+from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Path, TopicPartition
+
+LetterPlace = tuple[str, int, int, Path]
+"""Topic, partition, offset and path of a record that is a dead letter."""
 
 
 class LetterRow(NamedTuple):
@@ -21,6 +24,7 @@ class LetterRow(NamedTuple):
         topic_id: Kafka's id of the topic when that checkpoint read it.
         partition: partition of the record.
         offset: offset of the record.
+        path: path of the record; empty if its operator reads it from Kafka.
     """
 
     checkpoint: int
@@ -28,34 +32,42 @@ class LetterRow(NamedTuple):
     topic_id: str
     partition: int
     offset: int
+    path: Path = ()
 
     @property
-    def record(self) -> tuple[str, str, int, int]:
-        """The record: topic, topic id, partition and offset; equal on every timeline."""
-        return (self.topic, self.topic_id, self.partition, self.offset)
+    def record(self) -> tuple[str, str, int, int, Path]:
+        """The record: topic, topic id, partition, offset and path; equal on every timeline."""
+        return (self.topic, self.topic_id, self.partition, self.offset, self.path)
+
+    @property
+    def place(self) -> LetterPlace:
+        """Where its table has the record."""
+        return (self.topic, self.partition, self.offset, self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRows:
-    """Dead letters of one operator, checkpoint and partition.
+    """Dead letters of one operator, checkpoint, partition and path.
 
     Attributes:
         checkpoint: id of the checkpoint that wrote the rows.
         topic_id: Kafka's id of the topic when that checkpoint read it.
         partition: topic and partition of the records.
         offsets: the offsets, as disjoint ranges in ascending order; every offset in them has a row.
+        path: the path of the records.
     """
 
     checkpoint: int
     topic_id: str
     partition: TopicPartition
     offsets: tuple[OffsetRange, ...]
+    path: Path = field(default=(), metadata=ADDED)
 
     def __iter__(self) -> Iterator[LetterRow]:
         of = self.partition
         for within in self.offsets:
             for offset in range(within.start, within.end):
-                yield LetterRow(self.checkpoint, of.topic, self.topic_id, of.partition, offset)
+                yield LetterRow(self.checkpoint, of.topic, self.topic_id, of.partition, offset, self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +94,16 @@ class Redrive:
 
     @property
     def coverage(self) -> OffsetCoverage:
-        """The records, by the ids of their topics."""
+        """The records, by the ids of their topics, and by path; `redriven_places` is the inverse."""
         found: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for each in self.rows:
-            place = TopicPartition(each.topic_id, each.partition.partition)
+            place = TopicPartition("/".join((each.topic_id, *map(str, each.path))), each.partition.partition)
             found[place] = (*found.get(place, ()), *each.offsets)
         return OffsetCoverage() | OffsetCoverage(found)  # the union orders and joins ranges
 
-    def coverage_at(self, places: Collection[tuple[str, int, int]]) -> OffsetCoverage:
-        """The records at some positions (topic, partition, offset), by the ids of their topics."""
-        rows = (row for row in expand_rows(self.rows) if (row.topic, row.partition, row.offset) in places)
+    def coverage_at(self, places: Collection[LetterPlace]) -> OffsetCoverage:
+        """The records at some places, as `coverage`."""
+        rows = (row for row in expand_rows(self.rows) if row.place in places)
         return replace(self, rows=group_rows(rows)).coverage
 
 
@@ -146,6 +158,11 @@ class RedriveWithdrawal:
     write_id: str
 
 
+def letter_place(row: Mapping[str, Any]) -> LetterPlace:
+    """Returns the place of a row of a dead-letter table."""
+    return row["topic"], row["partition"], row["offset"], tuple(row["path"] or ())
+
+
 def missing_letters(redrive: Redrive, found: int) -> StoreError:
     """Returns the error for a table that has not exactly the frozen rows."""
     return StoreError(
@@ -176,8 +193,8 @@ def expand_rows(rows: Iterable[LetterRows]) -> set[LetterRow]:
 def group_rows(rows: Iterable[LetterRow]) -> tuple[LetterRows, ...]:
     """Returns rows in their stored form, in one order whatever the order of `rows`; the inverse of `expand_rows`."""
 
-    def place(row: LetterRow) -> tuple[int, str, TopicPartition]:
-        return row.checkpoint, row.topic_id, TopicPartition(row.topic, row.partition)
+    def place(row: LetterRow) -> tuple[int, str, TopicPartition, Path]:
+        return row.checkpoint, row.topic_id, TopicPartition(row.topic, row.partition), row.path
 
     return tuple(
         LetterRows(
@@ -185,11 +202,31 @@ def group_rows(rows: Iterable[LetterRow]) -> tuple[LetterRows, ...]:
             topic_id=topic_id,
             partition=partition,
             offsets=tuple(_ranges(row.offset for row in found)),
+            path=path,
         )
-        for (checkpoint, topic_id, partition), found in groupby(
+        for (checkpoint, topic_id, partition, path), found in groupby(
             sorted(set(rows), key=lambda row: (*place(row), row.offset)), key=place
         )
     )
+
+
+def redriven_places(records: OffsetCoverage, topic_ids: Mapping[str, str]) -> Iterator[LetterPlace]:
+    """Yields the places of redriven records, as `Redrive.coverage` names them; those of other topics are left out."""
+    names = {number: topic for topic, number in topic_ids.items()}
+    for tp, ranges in records.by_id.items():
+        topic_id, *path = tp.topic.split("/")  # no id of a topic has a slash
+        if topic_id in names:
+            for within in ranges:
+                for offset in range(within.start, within.end):
+                    yield names[topic_id], tp.partition, offset, tuple(map(int, path))
+
+
+def without_paths(records: OffsetCoverage) -> OffsetCoverage:
+    """Returns the records of Kafka behind redriven records."""
+    found = OffsetCoverage()
+    for tp, ranges in records.by_id.items():
+        found |= OffsetCoverage({TopicPartition(tp.topic.partition("/")[0], tp.partition): ranges})
+    return found
 
 
 def _ranges(ascending: Iterable[int]) -> Iterator[OffsetRange]:

@@ -8,11 +8,20 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
+from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS, LATER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import dead_letters_path
-from tidemark.model.checkpoint.segments import BASE, LiveFile, Segment, StateHandle, is_base, owner_of
-from tidemark.model.checkpoint.sinks import Columns, SinkTable
+from tidemark.model.checkpoint.segments import (
+    BASE,
+    LiveFile,
+    Segment,
+    StateHandle,
+    current_rows_path,
+    is_base,
+    is_first_form,
+    owner_of,
+)
+from tidemark.model.checkpoint.sinks import PATH, ROW_ID, Columns, SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 
 ROW_CHECKPOINT = "_row_checkpoint"
@@ -29,6 +38,7 @@ class RowTable:
         columns: its columns.
         handle: the rows.
         older: the columns that are still read, per path of a table that was begun with other columns.
+        later: the columns that tables of 0.1 lack.
     """
 
     uid: str
@@ -36,6 +46,7 @@ class RowTable:
     columns: Columns
     handle: StateHandle
     older: Mapping[str, Columns] = field(default_factory=dict)
+    later: frozenset[str] = LATER_COLUMNS
 
     @property
     def owner(self) -> str:
@@ -55,7 +66,7 @@ class RowTable:
     def sources_of(self, path: str) -> frozenset[str]:
         """Returns the columns to read from one of its tables; rows have null in the others."""
         there = frozenset(name for name, _ in self.older.get(path, self.columns))
-        return there & frozenset(name for name, _ in self.columns)
+        return (there & frozenset(name for name, _ in self.columns)) - (self.later if is_first_form(path) else set())
 
 
 def base_of(path: str) -> str:
@@ -88,15 +99,23 @@ def row_tables(found: Checkpoint) -> Iterator[RowTable]:
     for ack in found.sealed.acks:
         if ack.dead_letters:
             path = dead_letters_path(plan.pipeline, ack.uid, plan.slot.timeline)
-            yield RowTable(uid=ack.uid, path=path, columns=DEAD_LETTER_COLUMNS, handle=ack.dead_letters)
+            yield letter_rows(ack.dead_letters, uid=ack.uid, path=path)
     yield from (sink_rows(uid, table) for uid, table in found.sinks.items() if table.handle)
 
 
+def letter_rows(handle: StateHandle, *, uid: str = "", path: str = "") -> RowTable:
+    """Returns dead letters as a table of rows; one that is only read needs no path."""
+    return RowTable(uid=uid, path=path, columns=DEAD_LETTER_COLUMNS, handle=handle)
+
+
 def sink_rows(uid: str, table: SinkTable) -> RowTable:
-    """Returns a sink as a table of rows."""
-    ids = table.stored[len(table.columns) :]
-    older = {path: (*columns, *ids) for path, columns in table.older.items()}
-    return RowTable(uid=uid, path=table.path, columns=table.stored, handle=table.handle, older=older)
+    """Returns a sink as a table of rows. If it has the form of 0.1, compactions write to the table of the next plan."""
+    path = table.path
+    if is_first_form(path):
+        folder, _, name = path.rpartition("/")
+        path = current_rows_path(f"{folder}/{name.partition('~')[0]}")
+    older = {path: (*columns, *ROW_ID) for path, columns in table.older.items()}
+    return RowTable(uid=uid, path=path, columns=table.stored, handle=table.handle, older=older, later=frozenset({PATH}))
 
 
 def compacted_handles(entry: Checkpoint | Genesis) -> dict[str, StateHandle]:

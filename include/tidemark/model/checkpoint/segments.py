@@ -160,6 +160,19 @@ def is_base(path: str) -> bool:
     return parts[-1] == BASE if parts[1:2] == ["state"] else parts[-1].endswith(f"~{BASE}")
 
 
+_FORM = "v2"
+
+
+def current_rows_path(path: str) -> str:
+    """Returns where a sink, or dead letters, are written now: their columns differ from those of 0.1 (adr/0045)."""
+    return f"{path}~{_FORM}"
+
+
+def is_first_form(path: str) -> bool:
+    """Whether a table of rows has the columns of 0.1, which had no paths of emitted records."""
+    return _FORM not in path.rpartition("/")[2].split("~")[1:2]
+
+
 def owner_of(path: str) -> str:
     """Returns whose compactions commit to a table: the uid of state, `<name>~<kind>` of rows (`row_tables`)."""
     _, kind, name, *_ = path.split("/")

@@ -4,20 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.model.checkpoint.codec import ADDED
-from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.checkpoint.segments import StateHandle, current_rows_path
 from tidemark.model.checkpoint.sink_traits import SinkTraits, traits_of
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 
 Columns = tuple[tuple[str, str], ...]
 """(column, SQL type), in order."""
+PATH, FIRST_PATH = "_path", "_n"
+"""The column of a row's path, and that of 0.1, which had one number."""
 ROW_ID: tuple[tuple[str, str], ...] = (
     ("_uid", "STRING"),
     ("_topic", "STRING"),
     ("_partition", "INT"),
     ("_offset", "BIGINT"),
-    ("_n", "BIGINT"),
+    (PATH, "ARRAY<BIGINT>"),
 )
-"""Columns after the fields that identify an emitted record: its operator, the record it answers, and its number."""
+"""Columns after the fields that identify an emitted record: its operator, the source record, and its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,4 +103,4 @@ class SinkTable:
 
 def sink_path(pipeline: str, folder: str, name: str, timeline: str) -> str:
     """Returns the table of a sink, relative to the warehouse."""
-    return f"{pipeline}/{folder}/{name}/{timeline}"
+    return current_rows_path(f"{pipeline}/{folder}/{name}/{timeline}")

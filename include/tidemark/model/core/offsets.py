@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 from tidemark.errors import UsageError
 
+Path = tuple[int, ...]
+"""How a record was emitted: its number among the records that each operator of a chain emitted for the one before.
+
+A record of Kafka has the empty path. Paths of one record compare in the order in which the records were emitted.
+"""
 PER_RECORD = 2**20
-"""A process may emit fewer than this many records per record. The number `_n` of an emitted record has one digit in
-this base for each process of a chain."""
-NUMBERS = 2**63
-"""Upper bound (exclusive) of every `_n`."""
+"""The stored place of an emitted value is `offset * PER_RECORD + last number of its path % PER_RECORD` (adr/0025)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -24,7 +24,7 @@ from tidemark.model.kinds.list_of_values import ProcessList
 from tidemark.model.portable_sql.dialects import SPARK, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
-_NUMBER = ", 'n', \"_n\""
+_NUMBER = ", 'path', \"_path\""
 
 
 class FoldedList(FoldKind):

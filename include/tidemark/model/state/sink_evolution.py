@@ -46,7 +46,7 @@ def evolved_sink(old: SinkTable, new: SinkTable, number: int) -> SinkTable:
         number: id of the planned checkpoint, which names a table with other columns.
     """
     if old.columns == new.columns:
-        own = old.path.partition("~")[0] == new.path
+        own = old.path == new.path or old.path.startswith(f"{new.path}~")
         path = old.path if own else new.path
         return replace(new, path=path, handle=old.handle, older=old.older, covered=old.covered)
     kept = {name for name, _ in new.columns}

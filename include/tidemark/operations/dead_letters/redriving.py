@@ -21,15 +21,24 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
 from tidemark.coordinator.records.schema_book import StoredSchemas
-from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late, sinks_behind
+from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late, sinks_behind, upstream_of
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.checkpoint.redrive import LetterRow, RedriveRecord, RedriveWithdrawal, group_rows
+from tidemark.model.checkpoint.redrive import (
+    LetterPlace,
+    LetterRow,
+    RedriveRecord,
+    RedriveWithdrawal,
+    group_rows,
+    letter_place,
+)
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.expression_values import judge_records, value_at
 
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
 
 MOST_LETTERS = 20_000
 """Letters of one request, because a plan names each of them."""
-_PLACE = ["topic", "partition", "offset"]
+_PLACE = ["topic", "partition", "offset", "path"]
 _WHOLE = [*_PLACE, "timestamp", "reason", "key", "value"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -197,7 +206,14 @@ def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[Redr
     refuse_late(pipeline, uid or request.uid, out_of_order=request.out_of_order)
     wanted = replace(request.letters, limit=request.letters.limit or MOST_LETTERS + 1)
     ids = line.parent.topic_ids if sinks_behind(pipeline, uid or request.uid) else None
-    found = line.find(request.uid, wanted, ids)
+    is_fed = upstream_of(pipeline, uid or request.uid) is not None
+    found = line.find(request.uid, wanted, ids, is_fed=is_fed)
+    if not found and line.find(request.uid, replace(wanted, limit=1), ids, is_fed=not is_fed):
+        raise UsageError(
+            f"{request.uid} got these records from another input than today, or a release that did not keep them",
+            safe="nothing was written; the letters are kept.",
+            next=f"repeat its checkpoints: tidemark backfill {name} --from-checkpoint ID",
+        )
     if not found and ids is not None and line.find(request.uid, replace(wanted, limit=1)):
         raise UsageError(
             f"the topic was recreated since, and {request.uid} emits to a sink, which names records by offset",
@@ -264,7 +280,7 @@ class _Letters:
         for checkpoint, part in self._tables(uid, [*_PLACE, "reason"]):
             gone = redriven_at.get(checkpoint, set())
             for row in part.select(["reason"]).to_pylist() if not gone else part.to_pylist():
-                is_gone = bool(gone) and (row["topic"], row["partition"], row["offset"]) in gone
+                is_gone = bool(gone) and letter_place(row) in gone
                 (redriven if is_gone else letters)[row["reason"]] += 1
                 made.setdefault(row["reason"], []).append(checkpoint)
         return [
@@ -280,16 +296,29 @@ class _Letters:
         ]
 
     def find(
-        self, uid: str, wanted: LetterFilter, topic_ids: Mapping[str, str] | None = None
+        self,
+        uid: str,
+        wanted: LetterFilter,
+        topic_ids: Mapping[str, str] | None = None,
+        *,
+        is_fed: bool | None = None,
     ) -> list[tuple[LetterRow, dict[str, Any]]]:
-        """Finds letters that were not redriven, with their raw rows, oldest first; `topic_ids` = only of these."""
+        """Finds letters that were not redriven, with their raw rows, oldest first.
+
+        Args:
+            uid: the operator.
+            wanted: which letters.
+            topic_ids: only those of these topics.
+            is_fed: only records that another operator emitted, or only those that the operator read itself.
+        """
         found: list[tuple[LetterRow, dict[str, Any]]] = []
         redriven = self._redriven(uid)
         for checkpoint, part in self._tables(uid, _WHOLE, wanted.checkpoint):
             gone, ids = redriven.get(checkpoint, set()), self.history.plans[checkpoint].topic_ids
             for raw in part.to_pylist():
-                place = (raw["topic"], raw["partition"], raw["offset"])
+                place = letter_place(raw)
                 is_there = topic_ids is None or topic_ids.get(place[0]) == ids.get(place[0])
+                is_there = is_there and is_fed in (None, bool(place[3]))
                 if is_there and place not in gone and wanted.takes(raw):
                     row = LetterRow(checkpoint, place[0], ids.get(place[0], ""), *place[1:])
                     found.append((row, raw))
@@ -305,11 +334,11 @@ class _Letters:
             if made in self.history.plans:
                 yield made, part
 
-    def _redriven(self, uid: str) -> dict[int, set[tuple[str, int, int]]]:
-        """The positions of an operator's redriven letters, by the checkpoint that refused them."""
-        found: dict[int, set[tuple[str, int, int]]] = {}
+    def _redriven(self, uid: str) -> dict[int, set[LetterPlace]]:
+        """The places of an operator's redriven letters, by the checkpoint that refused them."""
+        found: dict[int, set[LetterPlace]] = {}
         for row in self.history.redriven.get(uid, ()):
-            found.setdefault(row.checkpoint, set()).add((row.topic, row.partition, row.offset))
+            found.setdefault(row.checkpoint, set()).add(row.place)
         return found
 
 
@@ -317,11 +346,11 @@ class _Letters:
 class _Decoder:
     """The current declaration of an operator, which decodes letters one by one."""
 
-    pipeline: Pipeline
-    source: str
+    format: RecordFormat
+    record: FieldType
+    event_time: str | None
     schema: OperatorSchema
     latest: datetime
-    format: RecordFormat
 
     @classmethod
     def of(cls, context: Context, pipeline: Pipeline, uid: str) -> "_Decoder | None":
@@ -330,29 +359,28 @@ class _Decoder:
         if current is None:
             return None
         try:
-            source = input_name(pipeline, current)
+            name = input_name(pipeline, current)
         except UsageError:
             return None
-        stored = StoredSchemas(context.coordinator(pipeline.name).objects)
+        source, stored = pipeline.inputs.get(name), StoredSchemas(context.coordinator(pipeline.name).objects)
         return cls(
-            pipeline=pipeline,
-            source=source,
+            format=EMITTED_FORMAT if source is None else stored.bind(source.format, {}),
+            record=pipeline.input_record(name),
+            event_time=None if source is None else source.event_time,
             schema=pipeline.schemas()[current],
             latest=_EPOCH + timedelta(milliseconds=context.clock.now_ms()) + pipeline.max_future,
-            format=stored.bind(pipeline.inputs[source].format, {}),
         )
 
     def judge(self, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
         """Returns why a record would be refused, or None, and its fields. Only a checkpoint knows joined keys."""
-        source = self.pipeline.inputs[self.source]
         try:
             if raw["value"] is None and self.schema.deletes:
                 decode_key(raw["key"], [(k.name, k.type) for k in self.schema.keys])
                 return None, None
-            fields = self.format.decode_one(raw["value"], source.schema)
+            fields = self.format.decode_one(raw["value"], self.record)
         except BadRecord as error:
             return str(error), None
-        at = raw["timestamp"] if source.event_time is None else value_at(fields, source.event_time)
+        at = raw["timestamp"] if self.event_time is None else value_at(fields, self.event_time)
         if at > self.latest:
             return Reason.IN_THE_FUTURE.value, fields
         where, joined_by = self.schema.where, self.schema.joined_by

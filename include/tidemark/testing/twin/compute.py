@@ -1,23 +1,23 @@
 """The engine in Python: reads a plan's ranges from a `MemoryLog` and folds them exactly as Spark does."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from tidemark.declare.arrival import input_name, upstream_of
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.model.checkpoint.broadcast_copies import TableVersion, copied_rows
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint, UidCounts, Verdict, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.redrive import Redrive
-from tidemark.model.core.log_records import LogRecord
+from tidemark.model.checkpoint.redrive import Redrive, letter_place
 from tidemark.model.core.names import operator_of
-from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
 from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_letters, none_blocked
@@ -30,17 +30,16 @@ from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold
 from tidemark.testing.twin.log import MemoryLog
 from tidemark.testing.twin.memory_inputs import (
-    EPOCH,
-    MS,
     MemoryDeadLetter,
     MemoryInput,
+    RawRecord,
     deletes,
     list_refused,
     schema_ids,
 )
 from tidemark.testing.twin.merge import resolve_rows
-from tidemark.testing.twin.process import Processed, Task, chained_letters, run_function
-from tidemark.testing.twin.tables import MemoryTables, letter_place, stored_letters
+from tidemark.testing.twin.process import Position, Processed, Task, run_function
+from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
 Row = Mapping[str, Any]
@@ -160,7 +159,8 @@ class MemoryCompute:
             copies = copy_tables(self.tables, self.pipeline, plan, self.foreign)
         inputs = {}
         for name in self.pipeline.inputs:
-            read = {tp: self.log.records(tp, within) for tp, within in plan.ranges_of(name).items()}
+            ranges = plan.ranges_of(name).items()
+            read = [RawRecord.of_log(tp, record) for tp, within in ranges for record in self.log.records(tp, within)]
             inputs[name] = self._input(plan, name, read)
         self._refuse_lost(plan)
         return MemoryBatch(self, plan, inputs, copies)
@@ -175,24 +175,19 @@ class MemoryCompute:
         Raises:
             StoreError: a table is damaged, or lacks one of them.
         """
-        name = next(name for name in self.pipeline.inputs if redrive.uid in self.pipeline.readers(name))
-        letters: dict[TopicPartition, list[LogRecord]] = {}
-        for tp, record in stored_letters(self.tables, plan.dead_letters[redrive.uid], redrive):
-            letters.setdefault(tp, []).append(record)
-        return self._input(plan, name, letters)
+        letters = stored_letters(self.tables, plan.dead_letters[redrive.uid], redrive)
+        return self._input(plan, input_name(self.pipeline, redrive.uid), list(map(RawRecord.of_letter, letters)))
 
-    def _input(
-        self, plan: CheckpointPlan, name: str, read: Mapping[TopicPartition, Sequence[LogRecord]]
-    ) -> MemoryInput:
-        """Decodes records of one input, after their schemas are stored."""
-        its_format = self.pipeline.inputs[name].format
+    def _input(self, plan: CheckpointPlan, name: str, read: Sequence[RawRecord]) -> MemoryInput:
+        """Decodes records of one input, or of those that an operator emits, after their schemas are stored."""
+        source = self.pipeline.inputs.get(name)
+        its_format = EMITTED_FORMAT if source is None else source.format
         if its_format.needs_schemas_of is not None and self.open_book is not None:
             book = self.open_book()
             book.learn(its_format.needs_schemas_of, schema_ids(read))
             its_format = book.bind(its_format)
         found = MemoryInput(self.pipeline, plan, name, its_format)
-        for tp, records in read.items():
-            found.take(tp, records)
+        found.take(read)
         return found
 
     def resolve(self, checkpoint: Checkpoint, uid: str) -> dict[Key, dict[str, Any]]:
@@ -243,7 +238,8 @@ class MemoryBatch:
         self._runs: dict[str, list[str]] = {}
         self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
         self._redriven = {r.uid: compute.redriven(plan, r) for r in plan.redrives}
-        self._inputs |= {uid: self._inputs[uid].with_redriven(found) for uid, found in self._redriven.items()}
+        for uid, found in self._redriven.items():
+            self._inputs[uid] = self._inputs[uid].with_redriven(found) if uid in self._inputs else found
         self.facts = BatchFacts.after(
             plan,
             records=sum(i.records for i in inputs.values()),
@@ -261,7 +257,7 @@ class MemoryBatch:
         self._unkeyed: dict[str, list[Decoded]] = {}
         self.counts = {}
         for uid in self._inputs:
-            if not plan.schemas[uid].joins:
+            if not plan.schemas[uid].joins and upstream_of(compute.pipeline, uid) is None:
                 self._sort(uid, self._inputs[uid].good)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
@@ -276,7 +272,8 @@ class MemoryBatch:
             return self.counts[uid]
         schema, name = plan.schemas[uid], pipeline.input_of(operator)
         if uid not in self.counts:
-            records = self._emitting(name).emitted[name] if name in pipeline.outputs else self._inputs[uid].good
+            records = self._emitting(name).emitted[name] if name in pipeline.outputs else []
+            records = [*records, *(self._inputs[uid].good if uid in self._inputs else ())]
             self._sort(uid, self._broadcast.join(records, schema.joins))
         if isinstance(operator, Process | FlatMap):
             takes_broadcast = isinstance(operator, Process) and operator.takes_broadcast
@@ -295,7 +292,7 @@ class MemoryBatch:
                 failed=len(done.failed),
                 emitted={output: len(records) for output, records in done.emitted.items()},
                 operator_state=done.operator_state,
-                failed_again=sum(position[:3] in again for position in done.failed),
+                failed_again=sum(position in again for position in done.failed),
             )
             if (redrive := plan.redrive_of(uid)) and redrive.sinks:
                 refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})
@@ -399,31 +396,19 @@ class MemoryBatch:
         return run
 
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
-        failed = self._processed[uid].failed if uid in self._processed else {}
-        if uid not in self._inputs:
-            return chained_letters(uid, self._unkeyed[uid], self._applied[uid], failed)
-        intake = self._inputs[uid]
-        letters = list_refused(intake, schema)
-        for (topic, partition, offset, _), why in failed.items():
-            record = intake.raw[topic, partition, offset]
-            letters.append(MemoryDeadLetter(tp=TopicPartition(topic, partition), record=record, reason=why))
-        for r in self._unkeyed[uid]:
-            tp, record = TopicPartition(r.topic, r.partition), intake.raw[r.topic, r.partition, r.offset]
-            letters.append(MemoryDeadLetter(tp=tp, record=record, reason=Reason.NULL_KEY.value))
-        letters.sort(key=lambda x: (x.tp, x.record.offset))
-        return [
-            {
-                "topic": x.tp.topic,
-                "partition": x.tp.partition,
-                "offset": x.record.offset,
-                "timestamp": EPOCH + x.record.timestamp_ms * MS,
-                "uid": uid,
-                "reason": x.reason,
-                "key": x.record.key,
-                "value": x.record.value,
-            }
-            for x in letters
-        ]
+        intake, failed = self._inputs.get(uid), self._processed[uid].failed if uid in self._processed else {}
+        letters = [] if intake is None else list_refused(intake, schema)
+        why = [*failed.items(), *((r.position, Reason.NULL_KEY.value) for r in self._unkeyed[uid])]
+        raw = dict(self._emitted_to(uid)) if why else {}
+        raw |= {} if intake is None else intake.raw
+        letters += [MemoryDeadLetter(record=raw[position], reason=reason) for position, reason in why]
+        return [x.row(uid) for x in sorted(letters, key=lambda x: x.record.position)]
+
+    def _emitted_to(self, uid: str) -> Iterator[tuple[Position, RawRecord]]:
+        """The records that another operator emitted for this one, by position."""
+        upstream = upstream_of(self._compute.pipeline, uid)
+        for r in () if upstream is None else self._emitting(upstream).emitted[upstream]:
+            yield r.position, RawRecord.of_emitted(r)
 
 
 def _judged(schema: OperatorSchema, records: Sequence[Decoded]) -> list[tuple[bool, Key]]:

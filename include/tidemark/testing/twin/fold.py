@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.offsets import PER_RECORD
+from tidemark.model.core.offsets import PER_RECORD, Path
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.authored import finish_sql_of, refuse_without_spark
@@ -103,19 +103,18 @@ class Decoded:
     offset: int
     event_time: datetime
     fields: Mapping[str, Any]
-    n: int = 0
-    emitted: bool = False
+    path: Path = ()
     key: Key = ()
 
     @property
-    def position(self) -> tuple[str, int, int, int]:
-        """Topic, partition, offset, and the number among the records emitted for it: unique in a batch."""
-        return (self.topic, self.partition, self.offset, self.n)
+    def position(self) -> tuple[str, int, int, Path]:
+        """Topic, partition, offset and path: unique in a batch."""
+        return (self.topic, self.partition, self.offset, self.path)
 
     @property
     def kept_offset(self) -> int:
-        """The offset and the number's last digit, which are stored with a value."""
-        return self.offset * PER_RECORD + self.n % PER_RECORD if self.emitted else self.offset
+        """The offset and the last number of the path, which are stored with a value."""
+        return self.offset * PER_RECORD + self.path[-1] % PER_RECORD if self.path else self.offset
 
     def at(self, path: str) -> Any:
         """Returns the field at a dotted path, or None if a step of the path is null."""

@@ -1,17 +1,20 @@
 """Decodes the records of one input as they are read, and separates good ones from dead letters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tidemark.declare.pipeline import Pipeline
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.redrive import letter_place
 from tidemark.model.core.log_records import LogRecord
-from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.offsets import Path, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.testing.twin.fold import Decoded, Deleted
 
@@ -20,12 +23,86 @@ MS = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RawRecord:
+    """A record before it is decoded, with the columns of a dead letter."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
+    key: bytes | None
+    value: bytes | None
+    path: Path = ()
+
+    @classmethod
+    def of_log(cls, tp: TopicPartition, record: LogRecord) -> "RawRecord":
+        """Returns a record of the log."""
+        at = EPOCH + record.timestamp_ms * MS
+        return cls(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=record.offset,
+            timestamp=at,
+            key=record.key,
+            value=record.value,
+        )
+
+    @classmethod
+    def of_letter(cls, row: Mapping[str, Any]) -> "RawRecord":
+        """Returns the record of a dead letter."""
+        topic, partition, offset, path = letter_place(row)
+        key, value = row["key"], row["value"]
+        return cls(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp=row["timestamp"],
+            key=key,
+            value=value,
+            path=path,
+        )
+
+    @classmethod
+    def of_emitted(cls, record: Decoded) -> "RawRecord":
+        """Returns a record that an operator has emitted."""
+        return cls(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp=record.event_time,
+            key=None,
+            value=EMITTED_FORMAT.encode(record.fields),
+            path=record.path,
+        )
+
+    @property
+    def position(self) -> tuple[str, int, int, Path]:
+        """Topic, partition, offset and path."""
+        return (self.topic, self.partition, self.offset, self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDeadLetter:
     """A record that no operator can apply."""
 
-    tp: TopicPartition
-    record: LogRecord
+    record: RawRecord
     reason: str
+
+    def row(self, uid: str) -> dict[str, object]:
+        """Returns the row of the dead-letter table of an operator."""
+        of = self.record
+        return {
+            "topic": of.topic,
+            "partition": of.partition,
+            "offset": of.offset,
+            "timestamp": of.timestamp,
+            "uid": uid,
+            "reason": self.reason,
+            "key": of.key,
+            "value": of.value,
+            "headers": None,
+            "path": list(of.path) or None,
+        }
 
 
 class MemoryInput:
@@ -39,13 +116,14 @@ class MemoryInput:
     """
 
     def __init__(self, pipeline: Pipeline, plan: CheckpointPlan, name: str, format: RecordFormat) -> None:
-        source = pipeline.inputs[name]
-        self._event_time = source.event_time
-        self._is_broadcast = name not in pipeline.sources
-        self._format, self._record = format, source.schema
-        self._limit = EPOCH + plan.logical_time_ms * MS + pipeline.max_future
+        """Begins without records; `name` is an input, or the operator that emits the records."""
+        source = pipeline.inputs.get(name)
+        self._event_time = None if source is None else source.event_time
+        self._is_broadcast = source is not None and name not in pipeline.sources
+        self._format, self._record = format, pipeline.input_record(name)
+        self._limit = None if source is None else EPOCH + plan.logical_time_ms * MS + pipeline.max_future
         self.good: list[Decoded] = []
-        self.raw: dict[tuple[str, int, int], LogRecord] = {}
+        self.raw: dict[tuple[str, int, int, Path], RawRecord] = {}
         self.letters: list[MemoryDeadLetter] = []
         self.bytes = 0
 
@@ -63,15 +141,15 @@ class MemoryInput:
             found[tp] = max(at, found.get(tp, at))
         return found
 
-    def take(self, tp: TopicPartition, records: Sequence[LogRecord]) -> None:
-        """Adds records of one partition."""
+    def take(self, records: Iterable[RawRecord]) -> None:
+        """Adds records."""
         for record in records:
             self.bytes += len(record.key or b"") + len(record.value or b"")
             try:
-                self.good.append(self._decoded(tp, record))
-                self.raw[tp.topic, tp.partition, record.offset] = record
+                self.good.append(self._decoded(record))
+                self.raw[record.position] = record
             except BadRecord as error:
-                self.letters.append(MemoryDeadLetter(tp=tp, record=record, reason=str(error)))
+                self.letters.append(MemoryDeadLetter(record=record, reason=str(error)))
 
     def with_redriven(self, other: "MemoryInput") -> "MemoryInput":
         """Returns the records of both."""
@@ -80,25 +158,25 @@ class MemoryInput:
         made.raw = {**other.raw, **self.raw}
         return made
 
-    def _decoded(self, tp: TopicPartition, record: LogRecord) -> Decoded:
-        fields = self._format.decode_one(record.value, self._record)
+    def _decoded(self, record: RawRecord) -> Decoded:
         found = Decoded(
-            topic=tp.topic,
-            partition=tp.partition,
+            topic=record.topic,
+            partition=record.partition,
             offset=record.offset,
-            event_time=EPOCH if self._is_broadcast else EPOCH + record.timestamp_ms * MS,
-            fields=fields,
+            path=record.path,
+            event_time=EPOCH if self._is_broadcast else record.timestamp,
+            fields=self._format.decode_one(record.value, self._record),
         )
         if self._event_time is not None:
             found = replace(found, event_time=found.at(self._event_time))
-        if found.event_time > self._limit:
+        if self._limit is not None and found.event_time > self._limit:
             raise BadRecord(Reason.IN_THE_FUTURE.value)
         return found
 
 
-def schema_ids(read: Mapping[TopicPartition, Sequence[LogRecord]]) -> set[int]:
+def schema_ids(read: Iterable[RawRecord]) -> set[int]:
     """Returns the ids of the schemas that values name by Confluent's frame; the twin of `engine.read.frames`."""
-    values = (record.value or b"" for records in read.values() for record in records)
+    values = (record.value or b"" for record in read)
     return {int.from_bytes(value[1:5]) for value in values if len(value) >= 5 and value[0] == 0}
 
 
@@ -116,10 +194,10 @@ def list_refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDead
 def _judged(letter: MemoryDeadLetter, schema: OperatorSchema) -> MemoryDeadLetter | Deleted:
     if not schema.deletes or letter.reason != Reason.NULL_VALUE.value:
         return letter
-    tp, record = letter.tp, letter.record
+    record = letter.record
     try:
         key = decode_key(record.key, [(k.name, k.type) for k in schema.keys])
     except BadRecord as error:
-        return MemoryDeadLetter(tp=tp, record=record, reason=str(error))
-    at = EPOCH + record.timestamp_ms * MS
-    return Deleted(topic=tp.topic, partition=tp.partition, offset=record.offset, event_time=at, key=key)
+        return MemoryDeadLetter(record=record, reason=str(error))
+    topic, partition, offset, _ = record.position
+    return Deleted(topic=topic, partition=partition, offset=offset, event_time=record.timestamp, key=key)

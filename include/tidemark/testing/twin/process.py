@@ -8,10 +8,10 @@ from typing import Any
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.outputs import EmittedOutput
-from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.offsets import Path
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
@@ -23,8 +23,8 @@ from tidemark.testing.twin.entries import values_of
 from tidemark.testing.twin.fold import Decoded, access_ms
 
 Row = Mapping[str, Any]
-Position = tuple[str, int, int, int]
-"""Topic, partition, offset, and the number among the records that were emitted for it."""
+Position = tuple[str, int, int, Path]
+"""Topic, partition, offset and path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,27 +129,6 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
     )
 
 
-def chained_letters(
-    uid: str, unkeyed: Iterable[Decoded], applied: Iterable[Decoded], failed: Mapping[Position, str]
-) -> list[dict[str, object]]:
-    """Returns the dead letters of a downstream operator, with the emitted record's position and no raw bytes."""
-    why = [(r, Reason.NULL_KEY.value) for r in unkeyed]
-    why += [(r, failed[r.position]) for r in applied if r.position in failed]
-    return [
-        {
-            "topic": r.topic,
-            "partition": r.partition,
-            "offset": r.offset,
-            "timestamp": r.event_time,
-            "uid": uid,
-            "reason": reason,
-            "key": None,
-            "value": None,
-        }
-        for r, reason in sorted(why, key=lambda x: x[0].position)
-    ]
-
-
 def _lists(task: Task, operator: Process) -> OperatorStateType | None:
     given = task.plan.operator_states.get(operator.uid, OperatorState())
     return OperatorStateType.of(operator, given, min(task.parallelism, task.schema.key_groups))
@@ -162,7 +141,7 @@ def _order(operator: Process) -> Any:
 
 
 def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
-    return PositionedRecord(r.topic, r.partition, r.offset, r.n, r.event_time, at, record)
+    return PositionedRecord(r.topic, r.partition, r.offset, r.path, r.event_time, at, record)
 
 
 def _fields(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
@@ -174,13 +153,12 @@ def _decoded(output: EmittedOutput, e: Emitted) -> Decoded:
         topic=e.topic,
         partition=e.partition,
         offset=e.offset,
-        n=e.n,
-        emitted=True,
+        path=e.path,
         event_time=e.event_time,
         fields=_fields(output, e),
     )
 
 
 def _sunk(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
-    own = (output.uid, e.topic, e.partition, e.offset, e.n)
+    own = (output.uid, e.topic, e.partition, e.offset, list(e.path))
     return _fields(output, e) | dict(zip((name for name, _ in ROW_ID), own, strict=True))

@@ -2,18 +2,16 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidemark.errors import ConflictError, StoreError
 from tidemark.model.checkpoint.commits import Commit, CommitRequest, Committed
 from tidemark.model.checkpoint.manifest import WrittenRun
-from tidemark.model.checkpoint.redrive import Redrive, expand_rows, missing_letters
+from tidemark.model.checkpoint.redrive import Redrive, expand_rows, letter_place, missing_letters
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle, WrittenFile
 from tidemark.model.core.canonical import checksum
-from tidemark.model.core.log_records import LogRecord
-from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.offsets import Path
 from tidemark.ports import Fence, UncertainPut
 
 Row = Mapping[str, object]
@@ -112,10 +110,10 @@ class MemoryTables:
 
     def find_letters(
         self, handle: StateHandle, positions: Collection[tuple[str, int, int]]
-    ) -> list[tuple[int, str, int, int]]:
+    ) -> list[tuple[int, str, int, int, Path]]:
         """Finds dead letters; see `coordinator.plans.redrives.FindLetters`."""
         places = ((at, letter_place(row)) for at, row in self.placed_rows(handle))
-        return [(at, *place) for at, place in places if place in positions]
+        return [(at, *place) for at, place in places if place[:3] in positions]
 
     def _latest(self, table: str) -> int:
         return len(self.tables.get(table, ())) - 1
@@ -185,11 +183,6 @@ def _segment(request: CommitRequest, made: MemoryTableVersion) -> Segment:
     )
 
 
-def letter_place(row: Row) -> tuple[str, int, int]:
-    """Returns topic, partition and offset of a dead letter."""
-    return str(row["topic"]), int(str(row["partition"])), int(str(row["offset"]))
-
-
 class PlacedRows(Protocol):
     """Tables whose rows can be read with their places: `MemoryTables`, or a twin that writes files."""
 
@@ -197,23 +190,17 @@ class PlacedRows(Protocol):
         """See `MemoryTables.placed_rows`."""
 
 
-def stored_letters(tables: PlacedRows, handle: StateHandle, redrive: Redrive) -> list[tuple[TopicPartition, LogRecord]]:
-    """Returns the dead letters that an operator gets again, as the log had them.
+def stored_letters(tables: PlacedRows, handle: StateHandle, redrive: Redrive) -> list[Row]:
+    """Returns the rows of the dead letters that an operator gets again.
 
     Raises:
         StoreError: the handle lacks one of them.
     """
-    wanted = {(r.checkpoint, r.topic, r.partition, r.offset) for r in expand_rows(redrive.rows)}
+    wanted = {(r.checkpoint, *r.place) for r in expand_rows(redrive.rows)}
     found = [row for at, row in tables.placed_rows(handle) if (at, *letter_place(row)) in wanted]
     if len(found) != len(wanted):
         raise missing_letters(redrive, len(found))
-    return [_log_record(row) for row in found]
-
-
-def _log_record(row: Mapping[str, Any]) -> tuple[TopicPartition, LogRecord]:
-    at = (row["timestamp"] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    record = LogRecord(offset=row["offset"], timestamp_ms=at, key=row["key"], value=row["value"])
-    return TopicPartition(row["topic"], row["partition"]), record
+    return found
 
 
 def _gone(what: str) -> StoreError:

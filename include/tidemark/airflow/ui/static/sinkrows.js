@@ -36,7 +36,7 @@ export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
   return h(Answered, { answer, what: "rows of the sink" }, (data) => h(C.Flex, { direction: "column", gap: 3 },
     h(Panel, { title: `Emitted to ${data.sink} by ${data.uid} in ${data.changed.name}`,
       "data-origin": data.changed.checkpoint }, h(Changed, { changed: data.changed, dag, onCheckpoint })),
-    data.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.number}`, row, pipeline,
+    data.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.path}`, row, pipeline,
       changed: data.changed })),
     data.more && h(Muted, null, "There are more such rows: give another value.")));
 }

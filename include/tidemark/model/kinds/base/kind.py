@@ -277,7 +277,7 @@ class FoldKind(StateKind):
         Args:
             field: the field.
             only: a condition on records; empty = all count.
-            emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
+            emitted: whether an operator emitted the records: several have one offset, and the frame has `_path`.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ from tidemark.model.kinds.base.sql import filter_sql, quote, record_path
 from tidemark.model.portable_sql.dialects import DUCKDB, Dialect
 from tidemark.model.schema.operator_schema import KeyColumn, StoredField
 
-_NUMBER = ", 'n', \"_n\""
+_NUMBER = ", 'path', \"_path\""
 _PLACE = (
     ("at", FieldType("timestamp")),
     ("topic", FieldType("str")),
@@ -68,8 +68,8 @@ class PlacedValue(FoldKind):
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`.
 
-        For an emitted record, one number of the place combines offset and `_n`. It contains only the last digit of
-        `_n`, as in all releases: it is compared with those of other checkpoints, never within one source record.
+        For an emitted record, one number of the place combines the offset and the last number of `_path`, as in all
+        releases: it is compared with those of other checkpoints, and within one source record the whole path decides.
         """
         where = filter_sql(only, *(f"{record_path(path)} IS NOT NULL" for path in self.required_paths(field)))
         pairs = zip(self.ranks(field), self.rank_paths(field), strict=True)
@@ -77,7 +77,9 @@ class PlacedValue(FoldKind):
         value = record_path(field.source)
         if not emitted:
             return [f"{self.function}(named_struct({place}\"offset\", 'value', {value})){where}"]
-        kept = f'named_struct({place}"offset" * {PER_RECORD} + "_n" % {PER_RECORD}, \'value\', {value})'
+        kept = (
+            f'named_struct({place}"offset" * {PER_RECORD} + element_at("_path", -1) % {PER_RECORD}, \'value\', {value})'
+        )
         return [f'{self.function}_by({kept}, named_struct({place}"offset"{_NUMBER})){where}']
 
     def merges(self, field: StoredField, keys: Sequence[KeyColumn], dialect: Dialect) -> list[str]:

@@ -9,6 +9,7 @@ from math import isnan
 from typing import Any, Protocol
 
 from tidemark.errors import StateOverflowError
+from tidemark.model.core.offsets import Path
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import StoredField
 
@@ -41,8 +42,8 @@ class FoldedRecord(Protocol):
         """Its event time."""
 
     @property
-    def position(self) -> tuple[str, int, int, int]:
-        """Topic, partition, offset, and number among the records emitted for it: unique in a batch."""
+    def position(self) -> tuple[str, int, int, Path]:
+        """Topic, partition, offset and path: unique in a batch."""
 
     def at(self, path: str) -> Any:
         """Returns the field at a dotted path; null if a step of the path is null."""

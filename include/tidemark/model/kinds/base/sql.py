@@ -147,7 +147,7 @@ def partials(field: StoredField, only: str = "", *, emitted: bool = False) -> li
     Args:
         field: the field.
         only: a condition on records; by default all count.
-        emitted: whether a process emitted the records: then several have the same offset, and the frame has `_n`.
+        emitted: whether an operator emitted the records: several have one offset, and the frame has `_path`.
     """
     return _named(field, field.fold_kind.partials(field, only, emitted=emitted))
 
