@@ -170,7 +170,7 @@ def test_seven_runs_are_left_alone_and_eight_are_merged() -> None:
     made.append(8, 1)
     record = made.compact(8, made.handle)
     assert record is not None
-    assert [(s.path, s.after, s.through, s.files) for s in record.output] == [("p/sinks/alerts/t1~v2~base", 0, 8, 1)]
+    assert [(s.path, s.after, s.through, s.files) for s in record.output] == [("p/sinks/alerts/t1~base", 0, 8, 1)]
 
 
 def test_groups_that_have_expired_as_a_whole_are_dropped_unread() -> None:
