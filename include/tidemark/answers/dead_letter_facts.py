@@ -74,6 +74,7 @@ class DeadLetter:
     Attributes:
         partition: topic and partition of the record.
         offset: its offset.
+        path: path of the record, if another operator emitted it; empty if its operator reads it from Kafka.
         checkpoint: name of the checkpoint that refused it.
         timestamp: timestamp of the record.
         reason: why it was refused.
@@ -85,6 +86,7 @@ class DeadLetter:
 
     partition: str
     offset: int
+    path: Sequence[int]
     checkpoint: str
     timestamp: str
     reason: str

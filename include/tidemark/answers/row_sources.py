@@ -118,10 +118,11 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownDeadLetter:
-    """A record that an operator could not apply."""
+    """A record that an operator could not apply; `path` is empty if the operator reads it from Kafka."""
 
     partition: str
     offset: int
+    path: Sequence[int]
     timestamp: str
     reason: str
     key: ShownText | None

@@ -119,6 +119,7 @@ def show(
         {
             "partition": letter.partition,
             "offset": letter.offset,
+            **({"path": ".".join(map(str, letter.path))} if letter.path else {}),
             "checkpoint": letter.checkpoint,
             "reason": letter.reason,
             "today": letter.today or "would be applied",

@@ -15,7 +15,7 @@ from tidemark.tables.row_files import read_file
 
 _POSITION = ["topic", "partition", "offset"]
 _WHY = [*_POSITION, "uid", "reason"]
-_WHOLE = [*_WHY, "timestamp", "key", "value"]
+_WHOLE = [*_WHY, "timestamp", "key", "value", "path"]
 
 
 def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
@@ -27,19 +27,24 @@ def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: i
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
-    places = [part.append_column("_file", pa.repeat(pa.scalar(n, pa.int32()), part.num_rows))
-              for n, part in enumerate(_parts(warehouse, handle, checkpoint, _POSITION))]  # fmt: skip
+    places = [_placed(part, n) for n, part in enumerate(_parts(warehouse, handle, checkpoint, _POSITION))]
     if not places:
         return {"rows": [], "count": 0}
-    order = [(name, "ascending") for name in _POSITION]
+    # Rows of one position are in the order of their paths, as they were written.
+    order = [(name, "ascending") for name in (*_POSITION, "_file", "_row")]
     placed = pa.concat_tables(places).sort_by(order)
     wanted = placed.slice(offset, limit).to_pylist()
-    found: list[dict[str, Any]] = []
+    found: dict[tuple[int, int], dict[str, Any]] = {}
     for n, part in enumerate(_parts(warehouse, handle, checkpoint, _WHOLE)):
-        here = [(w["topic"], w["partition"], w["offset"]) for w in wanted if w["_file"] == n]
-        found += _at(part, here)
-    found.sort(key=lambda r: tuple(r[name] for name in _POSITION))
-    return {"rows": found, "count": placed.num_rows}
+        here = [w["_row"] for w in wanted if w["_file"] == n]
+        found |= zip(((n, row) for row in here), part.take(here).to_pylist() if here else (), strict=True)
+    return {"rows": [found[w["_file"], w["_row"]] for w in wanted], "count": placed.num_rows}
+
+
+def _placed(part: pa.Table, n: int) -> pa.Table:
+    """Adds the number of a file, and that of each row in it."""
+    numbered = part.append_column("_file", pa.repeat(pa.scalar(n, pa.int32()), part.num_rows))
+    return numbered.append_column("_row", pa.array(range(part.num_rows), pa.int64()))
 
 
 def reasons_at(

@@ -76,9 +76,9 @@ def _ordered(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     if deepest:
         padded = pc.list_slice(rows[PATH], 0, deepest, return_fixed_size_list=True)
         for n, name in enumerate(numbers):
-            keyed = keyed.append_column(name, pc.list_element(padded, n))
+            keyed = keyed.append_column(name, pc.fill_null(pc.list_element(padded, n), -1))
     order = [(name, "ascending") for name in (*(c for c in columns if c != PATH), *numbers)]
-    return rows.take(pc.sort_indices(keyed, sort_keys=order, null_placement="at_start"))
+    return rows.take(pc.sort_indices(keyed, sort_keys=order))
 
 
 def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:

@@ -15,6 +15,7 @@ from tidemark.answers.shown_bytes import text_of
 from tidemark.context import Context
 from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.errors import BusyError, NotFoundError, UsageError
+from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.json import decode_key
 from tidemark.formats.known_formats import format_of
 from tidemark.formats.record_format import BadRecord, RecordFormat
@@ -203,7 +204,8 @@ def read_dead_letters(
             timestamp=row["timestamp"].isoformat(),
             reason=row["reason"],
             key=text_of(row["key"]),
-            value=text_of(row["value"], _renderer(formats, row["topic"])),
+            path=row["path"] or [],
+            value=text_of(row["value"], EMITTED_FORMAT.render if row["path"] else _renderer(formats, row["topic"])),
         )
         for row in found["rows"]
     ]

@@ -400,6 +400,7 @@ def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> 
     return DeadLetter(
         partition=f"{row.topic}-{row.partition}",
         offset=row.offset,
+        path=row.path,
         checkpoint=f"chk-{row.checkpoint}",
         timestamp=raw["timestamp"].isoformat(),
         reason=raw["reason"],

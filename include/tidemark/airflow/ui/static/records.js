@@ -92,6 +92,12 @@ export function DeadLetters({ pipeline, checkpoint, tasks }) {
     uid: t.uid })));
 }
 
+// Records that another operator emitted: several have one offset, and their paths distinguish them.
+function withPaths(columns, rows) {
+  if (!rows.some((r) => r.path.length > 0)) return columns;
+  return [...columns.slice(0, 2), { title: "Path", cell: (r) => r.path.join(".") }, ...columns.slice(2)];
+}
+
 const MOST = 25;
 
 function Letters({ pipeline, checkpoint, uid }) {
@@ -103,7 +109,8 @@ function Letters({ pipeline, checkpoint, uid }) {
   return h(Answered, { answer, what: "dead letters" }, (data) => h(C.Box, { minW: 0, "data-letters": uid },
     h(C.Text, { fontSize: "sm", mb: 1 }, h("b", null, h("bdi", null, uid)),
       ` could not apply ${count(data.matching)}`),
-    h(Rows, { name: `Dead letters of ${uid}`, columns, rows: data.rows, keyOf: (r) => `${r.partition} ${r.offset}` }),
+    h(Rows, { name: `Dead letters of ${uid}`, columns: withPaths(columns, data.rows), rows: data.rows,
+      keyOf: (r) => `${r.partition} ${r.offset} ${r.path}` }),
     data.matching > MOST && h(C.Flex, { gap: 3, mt: 2, align: "center", fontSize: "sm" },
       h(C.Button, { size: "xs", variant: "outline", disabled: offset === 0,
         onClick: () => setOffset(Math.max(0, offset - MOST)) }, "Earlier"),
