@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 from tidemark.model.core.ttl import Clock, Ttl, Visibility
 from tidemark.model.core.types import FieldType
 from tidemark.model.portable_sql.custom_aggregate import Aggregate
+from tidemark.model.portable_sql.record_expression import RecordExpression
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorKind, OperatorSchema, StoredField
 
@@ -66,6 +67,7 @@ class SchemaOptions(TypedDict, total=False):
     clock: Clock
     deletes: bool
     joins: tuple[Join, ...]
+    where: RecordExpression | None
 
 
 def field(kind: str, name: str = "f", over: FieldType = INT, **more: Unpack[FieldOptions]) -> StoredField:
@@ -86,6 +88,11 @@ def field(kind: str, name: str = "f", over: FieldType = INT, **more: Unpack[Fiel
 def fold(*fields: StoredField, **more: Unpack[SchemaOptions]) -> OperatorSchema:
     more.setdefault("keys", (KeyColumn("k", "k", TEXT),))
     return OperatorSchema(uid="u", fields=fields, **more)
+
+
+def computed(text: str) -> KeyColumn:
+    """A key column that an expression over the field `k` makes."""
+    return KeyColumn("k", text, TEXT, (("k", TEXT.with_null(True)),))
 
 
 def process(*fields: StoredField, **more: Unpack[SchemaOptions]) -> OperatorSchema:
@@ -179,6 +186,8 @@ CHANGES = _rows(
     key_column_added=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", TEXT), KeyColumn("c", "c", TEXT)))),
     type_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", INT),))),
     record_field_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "other.k", TEXT),))),
+    expression_of_the_key=lambda: (fold(S, keys=(computed("lower(k)"),)), fold(S, keys=(computed("upper(k)"),))),
+    condition=lambda: (fold(S), fold(S, where=RecordExpression("k <> ''", (("k", TEXT.with_null(True)),)))),
     key_groups=lambda: (fold(S), fold(S, key_groups=64)),
     join_added_for_an_added_field=lambda: (fold(N), fold(N, JOINED, joins=(BY_X,))),
     join_removed_with_its_fields=lambda: (fold(N, JOINED, joins=(BY_X,)), fold(N)),
