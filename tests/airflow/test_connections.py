@@ -228,3 +228,31 @@ def test_a_dag_run_shows_no_value_of_its_connections(
     assert "canary" not in "".join(capfd.readouterr()) + caplog.text
     stored = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert stored and not [path for path in stored if SECRET.encode() in path.read_bytes()]
+
+
+def test_a_registry_comes_from_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(
+        monkeypatch, "schema_registry_default", "http", host="registry.example", port=8081, schema="https",
+        login="ann", password=SECRET, extra={"ssl_ca": "/etc/ssl/ca.pem"},
+    )  # fmt: skip
+    found = task_settings()
+    assert found.schema_registry == "https://registry.example:8081"
+    assert found.schema_registry_user == "ann" and str(found.schema_registry_ssl_ca) == "/etc/ssl/ca.pem"
+    assert found.schema_registry_password is not None
+    assert found.schema_registry_password.get_secret_value() == SECRET
+    assert "canary" not in f"{found!r}{found.model_dump_json()}"
+
+
+def test_a_registry_may_have_a_path_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "reg", "http", host="http://registry.example/apis/ccompat/v7", port=8080)
+    monkeypatch.setenv("TIDEMARK_SCHEMA_REGISTRY_CONNECTION", "reg")
+    assert task_settings().schema_registry == "http://registry.example:8080/apis/ccompat/v7"
+
+
+@pytest.mark.parametrize(("fields", "named"), [({"host": "r", "extra": {"verify": False}}, "verify"), ({}, "no host")])
+def test_a_connection_to_a_registry_that_cannot_be_honoured(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], named: str
+) -> None:
+    connect(monkeypatch, "schema_registry_default", "http", **fields)
+    with pytest.raises(UsageError, match=named):
+        task_settings()

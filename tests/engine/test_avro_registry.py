@@ -194,7 +194,7 @@ def test_an_unknown_id_is_asked_for_again_later_and_a_replay_believes_the_manife
     orders.run().ok()
     assert orders.state() == {"ann": (1, 7, None)}
     assert orders.replayed("chk-1"), "the id that is known now stays unknown there"
-    orders.tidemark("dead-letters", "redrive", "orders", "customers", "--yes").ok()
+    orders.tidemark("dead-letters", "redrive", "orders", "customers").ok()
     orders.run().ok()
     assert orders.state() == {"ann": (2, 14, None)}
 
@@ -212,6 +212,6 @@ def test_another_registry_under_the_same_name_is_noticed(orders: Orders, tmp_pat
         failed.failed(1, "schema changed", f"under id {id}", "no record was decoded by the other schema")
         assert orders.state() == {"ann": (1, 1, None)}
         orders.declare('registry="other"')
-        orders.tidemark("run", "orders", "--force", TIDEMARK_SCHEMA_REGISTRY=f"other={other.address}").ok()
+        orders.tidemark("run", "orders", TIDEMARK_SCHEMA_REGISTRY=f"other={other.address}").ok()
     assert orders.state()["bob"] == (1, 2, None)
     shutil.rmtree(tmp_path / "other")

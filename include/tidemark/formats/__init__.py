@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from tidemark.formats.csv import Csv
     from tidemark.formats.json import Json
     from tidemark.formats.json_schema import JsonSchema
+    from tidemark.formats.protobuf import Protobuf
     from tidemark.formats.record_format import BadRecord, RecordFormat
     from tidemark.formats.text import Text
 
-__all__ = ["Avro", "BadRecord", "Csv", "Json", "JsonSchema", "RecordFormat", "Text"]
+__all__ = ["Avro", "BadRecord", "Csv", "Json", "JsonSchema", "Protobuf", "RecordFormat", "Text"]
 
 _HOMES = {
     "Avro": "avro",
@@ -26,6 +27,7 @@ _HOMES = {
     "Csv": "csv",
     "Json": "json",
     "JsonSchema": "json_schema",
+    "Protobuf": "protobuf",
     "RecordFormat": "record_format",
     "Text": "text",
 }

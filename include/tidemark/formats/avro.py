@@ -8,17 +8,18 @@ from functools import cached_property
 from typing import Any
 
 from tidemark.errors import DeclarationError, UsageError
-from tidemark.formats.avro_reader import Malformed, Mismatch, Read, plain_reader, record_reader, single_fields, skipper
+from tidemark.formats.avro_binary import Malformed, Read
+from tidemark.formats.avro_reader import Mismatch, plain_reader, record_reader, single_fields, skipper
 from tidemark.formats.avro_schema import AvroSchemaError, AvroType, parse_schema
 from tidemark.formats.avro_writer import write_value
 from tidemark.formats.record_format import BadRecord
-from tidemark.formats.registry_format import RegistryFormat, checked_length, frame
+from tidemark.formats.registry_format import FRAME, LONGEST, RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.registry_schemas import SchemaText
 
-_BAD = (IndexError, Malformed)
-"""What a reader raises for bytes that are no value: an index beyond the end too."""
+_BAD = (IndexError, Malformed, UnicodeDecodeError)
+"""Errors of a reader for bytes that are no value: an index beyond the end too."""
 
 
 @dataclass(frozen=True)
@@ -102,21 +103,21 @@ class Avro(RegistryFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
-        if self.schema is None:
-            id, schema, body = self.unframe(value, Reason.MALFORMED_AVRO)
-        else:
-            id, schema, body = 0, self._own, checked_length(value)
-        held = self._readers.get(id)
-        if held is None or held[0] is not record:
-            held = self._readers[id] = (record, _reader_of(schema, record))
+        begin = FRAME if self.schema is None else 0
+        head = value[:begin] if value is not None else b""
+        held = self._readers.get(head)
+        if value is None or held is None or held[0] is not record or len(value) > LONGEST:
+            schema = self._schema_of(value)
+            held = self._readers[head] = (record, _reader_of(schema, record))
+        assert value is not None  # noqa: S101  (`_schema_of` refuses it)
         try:
             found: dict[str, Any]
-            found, end = held[1](body, 0)
+            found, end = held[1](value, begin)
         except _BAD as error:
             raise BadRecord(Reason.MALFORMED_AVRO.value) from error
         except BadRecord as error:
-            raise _first_reason(schema, record, body, error) from error
-        if end != len(body):
+            raise _first_reason(self._schema_of(value), record, value[begin:], error) from error
+        if end != len(value):
             raise BadRecord(Reason.MALFORMED_AVRO.value)
         return found
 
@@ -145,13 +146,20 @@ class Avro(RegistryFormat):
             return raw
         return json.dumps(value, ensure_ascii=False, default=_shown).encode() if end == len(body) else raw
 
+    def _schema_of(self, value: bytes | None) -> SchemaText:
+        """Returns the schema of a value that is there, not too long, and framed if it has to be."""
+        if self.schema is None:
+            return self.unframe(value, Reason.MALFORMED_AVRO)[1]
+        checked_length(value)
+        return self._own
+
     @cached_property
     def _own(self) -> SchemaText:
         return SchemaText(type="AVRO", text=self.schema or "")
 
     @cached_property
-    def _readers(self) -> dict[int, tuple[FieldType, Read]]:
-        """Readers by schema id, each for the record type that was last decoded."""
+    def _readers(self) -> dict[bytes, tuple[FieldType, Read]]:
+        """Readers by the frame of values, each for the record type that was last decoded."""
         return {}
 
     def __getstate__(self) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ recursion has a depth, and items that take no bytes are not counted one by one.
 """
 
 import math
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -15,25 +14,31 @@ from functools import lru_cache
 from threading import local
 from typing import Any
 
+from tidemark.formats.avro_binary import (
+    Malformed,
+    Read,
+    enum_reader,
+    fixed_reader,
+    read_boolean,
+    read_bytes,
+    read_double,
+    read_float,
+    read_long,
+    read_null,
+    read_text,
+)
 from tidemark.formats.avro_schema import AvroType
 from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
-Read = Callable[[bytes, int], tuple[Any, int]]
-"""Reads one value at a position."""
 DEEPEST = 64
 """How often a type may contain itself; beyond it a value is malformed."""
 
 _EPOCH, _DAY0 = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
-_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _LONGEST_NUMBER = 64
 """Bytes of the longest number that is shown as one."""
 _PER_SECOND = {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}
-
-
-class Malformed(ValueError):  # noqa: N818  (an answer, like `BadRecord`)
-    """The bytes are no value of the type."""
 
 
 class Mismatch(ValueError):  # noqa: N818
@@ -74,84 +79,6 @@ def plain_reader(of: AvroType) -> Read:
     return _Plain().read(of)
 
 
-def read_long(raw: bytes, at: int) -> tuple[int, int]:
-    """Reads an int or a long: zigzag, seven bits a byte, at most 64 bits."""
-    byte = raw[at]
-    at += 1
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), at
-    found, shift = byte & 127, 7
-    while byte & 128:
-        if shift > 63:
-            raise Malformed("more than 64 bits")
-        byte = raw[at]
-        at += 1
-        found |= (byte & 127) << shift
-        shift += 7
-    if found >= 1 << 64:
-        raise Malformed("more than 64 bits")
-    return (found >> 1) ^ -(found & 1), at
-
-
-def read_bytes(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Reads bytes behind their length."""
-    size, at = read_long(raw, at)
-    return _cut(raw, at, size)
-
-
-def read_text(raw: bytes, at: int) -> tuple[str, int]:
-    """Reads a string."""
-    found, at = read_bytes(raw, at)
-    try:
-        return found.decode(), at
-    except UnicodeDecodeError as error:
-        raise Malformed("not UTF-8") from error
-
-
-def read_boolean(raw: bytes, at: int) -> tuple[bool, int]:
-    """Reads a boolean; only 0 and 1 are."""
-    byte = raw[at]
-    if byte > 1:
-        raise Malformed("neither true nor false")
-    return byte == 1, at + 1
-
-
-def read_null(raw: bytes, at: int) -> tuple[None, int]:  # noqa: ARG001
-    """Reads nothing."""
-    return None, at
-
-
-def _cut(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
-    end = at + size
-    if size < 0 or end > len(raw):
-        raise Malformed("a length beyond the end")
-    return raw[at:end], end
-
-
-def _float(raw: bytes, at: int) -> tuple[float, int]:
-    found, end = _cut(raw, at, 4)
-    return _FLOAT.unpack(found)[0], end
-
-
-def _double(raw: bytes, at: int) -> tuple[float, int]:
-    found, end = _cut(raw, at, 8)
-    return _DOUBLE.unpack(found)[0], end
-
-
-def _fixed(size: int) -> Read:
-    return lambda raw, at: _cut(raw, at, size)
-
-
-def _enum(symbols: Sequence[str]) -> Read:
-    def read(raw: bytes, at: int) -> tuple[str, int]:
-        n, at = read_long(raw, at)
-        if not 0 <= n < len(symbols):
-            raise Malformed("no such symbol")
-        return symbols[n], at
-
-    return read
-
-
 def _then(read: Read, convert: Callable[[Any], Any]) -> Read:
     def both(raw: bytes, at: int) -> tuple[Any, int]:
         found, at = read(raw, at)
@@ -161,7 +88,12 @@ def _then(read: Read, convert: Callable[[Any], Any]) -> Read:
 
 
 def _union(branches: Sequence[Read]) -> Read:
+    many = min(2 * len(branches), 128)
+
     def read(raw: bytes, at: int) -> tuple[Any, int]:
+        byte = raw[at]
+        if byte < many and not byte & 1:  # most are one byte
+            return branches[byte >> 1](raw, at + 1)
         n, at = read_long(raw, at)
         if not 0 <= n < len(branches):
             raise Malformed("no such branch")
@@ -286,8 +218,8 @@ def _skip_empty(raw: bytes, at: int) -> tuple[list[Any], int]:
 def raw_reader(of: AvroType) -> Read:
     """Returns the reader of a type that is not composed, without its logical type."""
     if of.kind == "fixed":
-        return _fixed(of.size)
-    return _enum(of.symbols) if of.kind == "enum" else _RAW[of.kind]
+        return fixed_reader(of.size)
+    return enum_reader(of.symbols) if of.kind == "enum" else _RAW[of.kind]
 
 
 _RAW: dict[str, Read] = {
@@ -295,8 +227,8 @@ _RAW: dict[str, Read] = {
     "boolean": read_boolean,
     "int": read_long,
     "long": read_long,
-    "float": _float,
-    "double": _double,
+    "float": read_float,
+    "double": read_double,
     "bytes": read_bytes,
     "string": read_text,
 }

@@ -6,10 +6,11 @@ from tidemark.formats.avro import Avro
 from tidemark.formats.csv import Csv
 from tidemark.formats.json import Json
 from tidemark.formats.json_schema import JsonSchema
+from tidemark.formats.protobuf import Protobuf
 from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
 
-FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv, Avro, JsonSchema)}
+FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv, Avro, JsonSchema, Protobuf)}
 """Formats by name."""
 
 

@@ -5,20 +5,37 @@ import json
 import re
 from dataclasses import make_dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from tidemark import formats
 from tidemark.formats.known_formats import FORMATS
 from tidemark.formats.registry_format import LONGEST
 from tidemark.model.schema.registry_schemas import Schemas, SchemaText
 
+_FIELD = descriptor_pb2.FieldDescriptorProto
 HOW_TO = Path(__file__).resolve().parents[3] / "docs/how-to"
 PAGE = (HOW_TO / "errors-per-format.md").read_text()
 AVRO = HOW_TO / "read-avro-from-a-registry.md"
 NAMES: dict[str, Any] = {"__name__": "page"}
 exec(re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[0], NAMES)  # noqa: S102  (the page's text)
+_FILE = descriptor_pb2.FileDescriptorProto(name="page.proto", package="page", syntax="proto3")
+_FILE.dependency.append("google/protobuf/timestamp.proto")
+_FILE.message_type.add(name="Order").field.extend(
+    [
+        _FIELD(name="customer", number=1, type=_FIELD.TYPE_STRING, label=1),
+        _FIELD(name="amount", number=2, type=_FIELD.TYPE_UINT64, label=1),
+        _FIELD(name="at", number=3, type=_FIELD.TYPE_MESSAGE, label=1, type_name=".google.protobuf.Timestamp"),
+    ]
+)
+_POOL = descriptor_pool.DescriptorPool()
+_POOL.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+_POOL.AddSerializedFile(_FILE.SerializeToString())
+OrderMessage = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("page.Order"))
+"""The class that protoc makes of the page's file."""
 BEHIND = {"JsonSchema": "JSON"}
 """Sections whose reasons count for another one too."""
 SECTIONS = {text.partition("\n")[0]: text for text in PAGE.split("\n## ")[1:]}
@@ -41,6 +58,9 @@ def format_of(section: str) -> tuple[formats.RecordFormat, type]:
         case "JsonSchema":
             known = {7: SchemaText(type="JSON", text="{}"), 6: SchemaText(type="AVRO", text='"string"')}
             return formats.JsonSchema().bind_schemas(Schemas(known)), order
+        case "Protobuf":
+            known = {7: SchemaText(type="PROTOBUF", text="…"), 6: SchemaText(type="AVRO", text='"string"')}
+            return formats.Protobuf(message=OrderMessage).bind_schemas(Schemas(known)), order
         case "Text":
             return formats.Text(), make_dataclass("Line", [("text", str)], frozen=True)
         case _:
@@ -79,6 +99,7 @@ def test_the_how_to_about_avro_declares_what_it_says() -> None:
     declared, *short = re.findall(r"^```python\n(.*?)^```$", AVRO.read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {"__name__": "page"}
     exec(declared, names)  # noqa: S102
+    names["orders_pb2"] = SimpleNamespace(Order=OrderMessage)
     for text in short:
         exec(text, names)  # noqa: S102
     (source,) = names["orders"].sources.values()

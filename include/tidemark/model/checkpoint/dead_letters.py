@@ -43,6 +43,8 @@ class Reason(Enum):
     """Not one row of CSV with the declared number of columns."""
     MALFORMED_AVRO = "malformed_avro"
     """Not one Avro value of its schema, or without the frame that names the schema (`malformed_avro: no frame`)."""
+    MALFORMED_PROTOBUF = "malformed_protobuf"
+    """Not one protobuf message, or without the frame that names its schema (`malformed_protobuf: no frame`)."""
     SCHEMA_MISMATCH = "schema_mismatch"
     """No value of its schema can be read as the record: a field that may not be null is absent, or has another type."""
     NOT_AN_OBJECT = "not_an_object"
