@@ -15,6 +15,7 @@ from typer._click import Command
 from typer.core import TyperGroup
 
 import tidemark
+from tests.unit import test_how_to_examples
 from tidemark.cli.main import build_app
 from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import declared_in
@@ -204,7 +205,9 @@ EXAMPLES = [(page, block) for page in GUIDES for block in _blocks(page, "python"
 @pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[_name(page) for page, _ in EXAMPLES])
 def test_python_examples_compile_and_pipelines_in_them_are_pipelines(page: Path, block: str, tmp_path: Path) -> None:
     compile(block, _name(page), "exec")
-    if "Pipeline(" in block:
+    if (
+        "Pipeline(" in block and page.stem not in test_how_to_examples.PAGES
+    ):  # the examples of those build on each other, and are run
         path = tmp_path / "example.py"
         path.write_text(block)
         assert all(isinstance(found, Pipeline) for found in declared_in(path))

@@ -168,7 +168,7 @@ def test_no_answer_depends_on_what_was_compacted(parts: Any, rules: Rules, sched
     done = replay(pipeline(rules), [step for acts in parts for step in (acts, BARRIER)])
     (ack,), newest = done.checkpoints[-1].sealed.acks, done.checkpoints[-1]
     schema = newest.plan.schemas["p"]
-    rows = [dict(r) for r in done._world.tables.rows(ack.handle)]
+    rows = [dict(r) for r in done._tables.rows(ack.handle)]
     groups = [[r for r in rows if r["_changed"] == c.id] for c in done.checkpoints]
     nows = [c.now for c in done.checkpoints]
     wanted = resolve_rows(schema, rows, newest.now)

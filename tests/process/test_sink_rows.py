@@ -73,7 +73,7 @@ def test_what_is_emitted_again_has_the_same_ids_and_takes_the_place_of_the_first
     assert rows(done, 2) == ROWS
     assert rows(done, 1) == ROWS[:3], "and nothing of the dead attempt reached the first checkpoint"
     table = done.checkpoints[-1].sinks["buyers"].path
-    live = [f.file.rows for f in done._world.tables.tables[table][-1].live.values()]
+    live = [f.file.rows for f in done._tables.tables[table][-1].live.values()]
     assert sum(live) == len(ROWS), "rows of the dead attempt are gone from the table's newest version, too"
 
 

@@ -79,7 +79,7 @@ def acted(*batches: Sequence[Act], ttl: state.Ttl | None = None) -> Replayed:
 def run_of(done: Replayed, checkpoint: int) -> list[tuple[Any, ...]]:
     """The rows that a checkpoint wrote: kind, key, then (field, entry) of an entry, or the value and the list."""
     handle = done.checkpoints[checkpoint - 1].handles["kept"]
-    rows: list[Mapping[str, Any]] = [r for r in done._world.tables.rows(handle) if r["_changed"] == checkpoint]
+    rows: list[Mapping[str, Any]] = [r for r in done._tables.rows(handle) if r["_changed"] == checkpoint]
     return [
         (r["_kind"], r["key"], r["_field"], r["entries__key"], r["entries"])
         if r["_field"]
@@ -91,7 +91,7 @@ def run_of(done: Replayed, checkpoint: int) -> list[tuple[Any, ...]]:
 def accessed(done: Replayed, checkpoint: int) -> dict[str, int]:
     """Access time of the value per key, in hours since the first day, of the rows that a checkpoint wrote."""
     handle = done.checkpoints[checkpoint - 1].handles["kept"]
-    held: Sequence[Mapping[str, Any]] = done._world.tables.rows(handle)
+    held: Sequence[Mapping[str, Any]] = done._tables.rows(handle)
     rows = [r for r in held if r["_changed"] == checkpoint and not r["_field"]]
     return {r["key"]: (r["value__at"] - int(DAY.timestamp() * 1000)) // 3_600_000 for r in rows}
 

@@ -50,7 +50,7 @@ def visit(user: str, hour: int) -> Visit:
 
 def stored(done: Replayed, through: int | None = None, above: int = 0) -> Rows:
     """Stored rows of the checkpoints (above, through]."""
-    rows: Rows = [dict(row) for row in done._world.tables.rows(done.checkpoints[-1].handles["users"])]
+    rows: Rows = [dict(row) for row in done._tables.rows(done.checkpoints[-1].handles["users"])]
     return [r for r in rows if above < r["_changed"] <= (through or len(done.checkpoints))]
 
 

@@ -14,7 +14,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "airflow": ("tidemark.airflow", "plugins"),
     "boto3": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
     "botocore": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
-    "great_expectations": ("tidemark.engine", "pipelines"),
+    "great_expectations": ("tidemark.engine", "tidemark.testing", "pipelines"),
 }
 """Third-party packages, and the only places that may import each, at module level or inside a function."""
 

@@ -38,8 +38,8 @@ STANDS_ON: dict[str, str] = {
     "readers": "tables model.state",
     "transfer": "readers",
     "publications": "readers kafka",
-    "testing.twin": "readers",
-    "testing": "testing.twin coordinator.checkpoints",
+    "testing.twin": "readers extras",
+    "testing": "testing.twin coordinator.recovery",
     # The composition of protocol and adapters, and the operations on it.
     "deadlines": "model.core",
     "embedded_services": "",

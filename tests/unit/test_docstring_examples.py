@@ -19,6 +19,9 @@ MODULES = (
     "sinks.delta",
     "sinks.kafka",
     "sinks.sink",
+    "testing",
+    "testing.harness",
+    "testing.twin.memory",
 )
 
 

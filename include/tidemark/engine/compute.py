@@ -13,18 +13,16 @@ from tidemark.declare.arrival import upstream_of
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.pipeline import Pipeline
+from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
 from tidemark.engine.fold.fold import FoldTask, write_fold
-from tidemark.engine.gate import Candidate, judge
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
-from tidemark.engine.read.batch_stats import inexact_read
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, with_computed
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
-from tidemark.engine.state.resolve_sql import finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
@@ -34,56 +32,10 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
-from tidemark.model.kinds.base.sql import adds_sql, limited_schema, overflows_of, spark
+from tidemark.model.kinds.base.sql import overflows_of
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
-from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
 from tidemark.ports.registries import OpenBook
-
-
-# Compares what a batch adds to limited fields with what the keys already hold; see `model.kinds.base.sql`. It reads
-# only key columns and limited fields, only for keys that the batch adds to, and only for operators with limited fields.
-# It resolves with the query that readers use, so both find the same keys too large.
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitCheck:
-    """A run that is written but not yet committed.
-
-    Attributes:
-        warehouse: the warehouse with the state.
-        plan: the plan that is executed.
-        uid: uid of the fold.
-        files: files of the run, relative to the warehouse.
-        rows: number of rows of the run.
-        now: the clocks after the batch: state that has expired by then does not count.
-    """
-
-    warehouse: SparkWarehouse
-    plan: CheckpointPlan
-    uid: str
-    files: Sequence[str]
-    rows: int
-    now: Now
-
-
-def refuse_overflow(check: LimitCheck) -> None:
-    """Raises if a key of the run, merged with its stored state, would be too large for readers.
-
-    Raises:
-        StateOverflowError: a key is too large; the message names the field and the key.
-        EngineError, StoreError: see the look-up.
-    """
-    schema = limited_schema(check.plan.schemas[check.uid])
-    if schema is None or not check.files or not check.plan.handles[check.uid]:
-        return
-    with translate_spark_errors():
-        found = finish_rows(check.warehouse.session, _rows(check, schema), schema, check.now)
-        # Every field must be used in the query, or Spark omits it.
-        found.agg(F.max(F.xxhash64(*(f.name for f in schema.fields)))).collect()
-
-
-def _rows(check: LimitCheck, schema: OperatorSchema) -> DataFrame:
-    added = check.warehouse.files(schema, check.files).where(spark(adds_sql(schema)))
-    return added.unionAll(check.warehouse.stored_of(schema, check.plan.handles[check.uid], added, check.rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +206,7 @@ class SparkBatch:
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
-        if done.rows != wanted:
-            raise inexact_read(f"{uid}: {wanted} dead letters were counted, {done.rows} were written")
+        refuse_miscounted(uid, counted=wanted, written=done.rows)
         return done
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
@@ -304,8 +255,7 @@ class SparkBatch:
             applied={uid: counts.applied for uid, counts in self.counts.items()},
             now=self._now,
         )
-        with translate_spark_errors():
-            return judge(gate, candidate)
+        return judge_in_spark(gate, candidate)
 
     @property
     def _now(self) -> Now:

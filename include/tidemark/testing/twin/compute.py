@@ -38,6 +38,7 @@ from tidemark.testing.twin.memory_inputs import (
     schema_ids,
 )
 from tidemark.testing.twin.merge import resolve_rows
+from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
 from tidemark.testing.twin.process import Position, Processed, Task, run_function
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
@@ -120,7 +121,7 @@ def copy_tables(
 
 
 GateFunction = Callable[[CheckpointPlan, Mapping[str, Sequence[str]]], Verdict]
-"""Replaces the gate, which needs Great Expectations and Spark."""
+"""Replaces the gate."""
 
 
 def _passes(plan: CheckpointPlan, runs: Mapping[str, Sequence[str]]) -> Verdict:
@@ -135,7 +136,8 @@ class MemoryCompute:
         pipeline: the declaration.
         log: the log that it reads records from.
         tables: the tables that it writes runs to.
-        judge: the replacement of the gate.
+        judge: a replacement of the gate.
+        evaluates_gate: whether to evaluate the pipeline's gate, with Great Expectations on pandas.
         foreign: tables that broadcast states copy; None if there are none.
         parallelism: the number of tasks of an operator with operator state; other operators ignore it.
         blocked: keys whose records are dropped.
@@ -146,6 +148,7 @@ class MemoryCompute:
     log: MemoryLog
     tables: MemoryTables
     judge: GateFunction = _passes
+    evaluates_gate: bool = False
     foreign: ForeignTables | None = None
     parallelism: int = 1
     blocked: Blocked = none_blocked
@@ -236,6 +239,7 @@ class MemoryBatch:
         self._copies = copies
         self._plan = plan
         self._runs: dict[str, list[str]] = {}
+        self._read = inputs
         self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
         self._redriven = {r.uid: compute.redriven(plan, r) for r in plan.redrives}
         for uid, found in self._redriven.items():
@@ -340,7 +344,22 @@ class MemoryBatch:
 
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """See `ports.Batch`."""
-        return self._compute.judge(self._plan, runs)
+        compute, gate = self._compute, self._compute.pipeline.gate
+        if gate is None or not compute.evaluates_gate:
+            return compute.judge(self._plan, runs)
+        if not self._redriven and not any(intake.records for intake in self._inputs.values()):
+            return Verdict()
+        return judge_in_memory(
+            gate,
+            MemoryCandidate(
+                tables=compute.tables,
+                plan=self._plan,
+                inputs={name: self._read[name] for name in compute.pipeline.sources},
+                records={name: source.schema for name, source in compute.pipeline.sources.items()},
+                runs=runs,
+                now=self._now,
+            ),
+        )
 
     def close(self) -> None:
         """See `ports.Batch`; there is nothing to release."""

@@ -1,7 +1,8 @@
 """All ports in dicts: the twins for tests, `tidemark.testing.replay` and the simulation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import Enum
 from threading import Lock
 from typing import Any
@@ -19,6 +20,7 @@ from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.compute import MemoryBatch, MemoryCompute
 from tidemark.testing.twin.log import MemoryLog
+from tidemark.testing.twin.memory_inputs import EPOCH, MS
 from tidemark.testing.twin.tables import MemoryTables
 
 __all__ = [
@@ -35,11 +37,36 @@ __all__ = [
     "MemorySender",
     "MemoryStore",
     "MemoryTables",
+    "Record",
     "SequentialIds",
+    "epoch_ms",
 ]
 
 
 # Appends the records of a script to a `MemoryLog`, each to a topic of its input.
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A record of a script with its place in Kafka; leave out what does not matter (Kafka Streams' `TestRecord`).
+
+    >>> Record(value={"sku": "tea", "cents": 250}, key="tea").key
+    'tea'
+
+    Attributes:
+        value: an instance of the source's dataclass, a dict that JSON can encode, raw bytes, or None.
+        key: the message key; text is encoded as UTF-8. Records of one key go to one partition.
+        partition: the partition; the default goes by the key, or distributes records in turn.
+        timestamp: Kafka's timestamp of the record, with a time zone.
+        source: the name of a source, or the uid of a broadcast state that is read from Kafka; needed if the value does
+            not show it.
+    """
+
+    value: object
+    key: str | bytes | None = None
+    partition: int | None = None
+    timestamp: datetime | None = None
+    source: str | None = None
+
+
 class Feed:
     """Creates the topics of a pipeline and of its sinks, and appends to the sources' topics in turn.
 
@@ -54,44 +81,105 @@ class Feed:
 
     def __init__(self, pipeline: Pipeline, log: MemoryLog, partitions: int) -> None:
         self._log = log
+        self._partitions = partitions
+        self._fed: dict[str, int] = {}
+        self.declare(pipeline)
+
+    def declare(self, pipeline: Pipeline) -> None:
+        """Sends to the inputs of a declaration from here on; creates the topics that do not exist yet.
+
+        Raises:
+            UsageError: an input is a pattern, which names no topic.
+        """
         self._inputs = pipeline.inputs
-        self._places = {name: _places(source, partitions) for name, source in pipeline.inputs.items()}
-        self._fed = dict.fromkeys(self._places, 0)
+        self._places = {name: _places(source, self._partitions) for name, source in pipeline.inputs.items()}
+        self._fed = dict.fromkeys(self._places, 0) | self._fed
         counts: dict[str, int] = {}
         for tp in (tp for places in self._places.values() for tp in places):
             counts[tp.topic] = max(tp.partition + 1, counts.get(tp.topic, 0))
-        for topic, count in sorted(counts.items()):
-            log.create(topic, count)
         sinks = [output.sink for output in pipeline.outputs.values() if output.sink is not None]
-        for sent in {sink.kafka_topic for sink in sinks if sink.kafka_topic is not None} - set(counts):
-            log.create(sent)
+        sent = {sink.kafka_topic for sink in sinks if sink.kafka_topic is not None} - set(counts)
+        there = self._log.topic_ids([*counts, *sent])
+        for topic, count in [*sorted(counts.items()), *((topic, 1) for topic in sorted(sent))]:
+            if topic not in there:
+                self._log.create(topic, count)
 
     def send(self, record: object, timestamp_ms: int) -> TopicPartition:
         """Appends a record of a script; see `tidemark.testing.replay` for its forms.
 
+        Args:
+            record: the record.
+            timestamp_ms: Kafka's timestamp, if the record does not say it.
+
         Raises:
-            UsageError: the record belongs to no input, or to more than one.
+            UsageError: the record belongs to no input, or to more than one; or there is no such partition.
         """
-        name, body, key = self._addressed(record)
-        places = self._places[name]
+        found = self._addressed(record)
+        name = str(found.source)
+        places, key = self._places[name], found.key.encode() if isinstance(found.key, str) else found.key
         # A message key selects the partition, as in a producer's partitioner: a key stays in one partition.
         at = self._fed[name] if key is None else sum(key)
-        self._fed[name] += key is None
-        place = places[at % len(places)]
-        self._log.append(place, _value(body, self._inputs[name]), key=key, timestamp_ms=timestamp_ms)
+        if found.partition is None:
+            self._fed[name] += key is None
+            place = places[at % len(places)]
+        else:
+            place = _place_of(name, places, found.partition)
+        at_ms = timestamp_ms if found.timestamp is None else epoch_ms(found.timestamp, "timestamp")
+        self._log.append(place, _value(found.value, self._inputs[name]), key=key, timestamp_ms=at_ms)
         return place
 
-    def _addressed(self, record: object) -> tuple[str, object, bytes | None]:
+    def event_time_of(self, record: object) -> datetime | None:
+        """Returns the event time of a record that is an instance of its source's dataclass; None if it has none."""
+        found = self._addressed(record)
+        source, value = self._inputs[str(found.source)], found.value
+        if type(value) is not source.record or source.event_time is None:
+            return None
+        for step in source.event_time.split("."):
+            value = getattr(value, step, None)
+        if not isinstance(value, datetime):
+            return None
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)  # as records without a zone are read
+
+    def _addressed(self, record: object) -> Record:
         if isinstance(record, tuple) and len(record) in (2, 3) and record[0] in self._places:
-            key = record[2] if len(record) == 3 else None
-            return str(record[0]), record[1], key.encode() if isinstance(key, str) else key
-        names = [name for name, source in self._inputs.items() if type(record) is source.record] or list(self._inputs)
+            return Record(value=record[1], key=record[2] if len(record) == 3 else None, source=record[0])
+        found = record if isinstance(record, Record) else Record(value=record)
+        if found.source is not None:
+            if found.source not in self._inputs:
+                raise UsageError(
+                    f"no input {found.source!r}: {found!r}", next=f"name one of: {', '.join(self._inputs)}."
+                )
+            return found
+        value = found.value
+        names = [name for name, source in self._inputs.items() if type(value) is source.record] or list(self._inputs)
         if len(names) > 1:
             raise UsageError(
                 f"which input does {record!r} belong to: {', '.join(names)}?",
                 next="give a pair: (name, record).",
             )
-        return names[0], record, None
+        return replace(found, source=names[0])
+
+
+def epoch_ms(at: datetime, name: str) -> int:
+    """Returns a time in milliseconds since the epoch.
+
+    Raises:
+        UsageError: it has no time zone; the message names the argument.
+    """
+    if at.tzinfo is None:
+        raise UsageError(f"{name}={at!r} has no time zone", next="give an aware datetime, such as one with tzinfo=UTC.")
+    return (at - EPOCH) // MS
+
+
+def _place_of(name: str, places: Sequence[TopicPartition], partition: int) -> TopicPartition:
+    found = [tp for tp in places if tp.partition == partition]
+    if len(found) != 1:
+        held = ", ".join(map(str, places))
+        raise UsageError(
+            f"partition {partition} of input {name}, which has {held}",
+            next="name one of them, or give the replay more partitions=.",
+        )
+    return found[0]
 
 
 def _places(source: KafkaSource, partitions: int) -> list[TopicPartition]:
