@@ -416,7 +416,7 @@ class DeliveryWalk:
         assert sorted(letters) == oracle.letters(found.id), f"dead letters at chk-{found.id}"
         for table in found.sinks.values():
             if table.kind == "delta":
-                held = [(r["serial"], r["_path"]) for r in world.rows(table)]
+                held = [(r["serial"], *r["_path"]) for r in world.rows(table)]
                 assert len(held) == len(set(held)), f"a row of {table.name} is there twice at chk-{found.id}"
                 assert set(held) == oracle.made[found.id].tables[table.name].rows, f"{table.name} at chk-{found.id}"
 

@@ -36,7 +36,7 @@ def test_a_process_runs_on_workers_that_have_no_pipeline_files(
     assert command("sink", "show", "walk", "far", "--checkpoint", "chk-1", "--json").ok().json == []
     settings = load_settings(home=str(tmp_path / "home"), warehouse=str(command.warehouse))
     frame = tidemark.read_sink(spark, "walk", "far", settings=settings)
-    assert {(r["who"], r["total"], r["_uid"], r["_path"], r["_checkpoint"]) for r in frame.collect()} == {
+    assert {(r["who"], r["total"], r["_uid"], *r["_path"], r["_checkpoint"]) for r in frame.collect()} == {
         ("a", 8, "walkers", 0, 2),
         ("a", 14, "walkers", 0, 2),
         ("b", 7, "walkers", 0, 2),

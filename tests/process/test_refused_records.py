@@ -218,9 +218,9 @@ def test_once_it_is_skipped_everything_flows_and_every_other_record_arrives_once
     assert refusing.broker.ids("a") == [*(refusing.id(1, o) for o in (0, 2, 4)), refusing.id(2, 5)]
     assert refusing.deliver() == 0
     letters = body_of(sinks.list_skipped_records(refusing.context, "notes", "a"))
-    assert [(r["record"], r["partition"], r["offset"], r["number"]) for r in letters] == [
-        (refusing.id(1, 1), "ticks-0", 1, 0),
-        (refusing.id(1, 3), "ticks-0", 3, 0),
+    assert [(r["record"], r["partition"], r["offset"], r["path"]) for r in letters] == [
+        (refusing.id(1, 1), "ticks-0", 1, [0]),
+        (refusing.id(1, 3), "ticks-0", 3, [0]),
     ]
     assert letters[0]["owner"] == "me" and letters[0]["note"] == "case 12" and "too large" in letters[0]["why"]
     assert body_of(sinks.list_skipped_records(refusing.context, "notes")) == letters

@@ -50,7 +50,7 @@ PIPELINE = Pipeline(
     operators=[Process("buyers", key_by="who", state=Bought, function=buy, emits=Piece, sink=DeltaSink("pieces"))],
 )
 FIRST, SECOND = [Order("a", 2), Order("b", 1), Order("a", 0)], [Order("a", 1), Order("b", 2)]
-ROWS = [("a", 1, 0, 0), ("a", 2, 0, 1), ("b", 1, 1, 0), ("a", 3, 3, 0), ("b", 2, 4, 0), ("b", 3, 4, 1)]
+ROWS = [("a", 1, 0, [0]), ("a", 2, 0, [1]), ("b", 1, 1, [0]), ("a", 3, 3, [0]), ("b", 2, 4, [0]), ("b", 3, 4, [1])]
 """Who, number, offset of the record, number of the row among those emitted for it."""
 POINTS = [Crash(step, moment) for step in ("outputs.buyers", "seal", "publish") for moment in ("before", "after")]
 
