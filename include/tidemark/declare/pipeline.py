@@ -422,6 +422,7 @@ class Pipeline:
         sinks = [output.sink.name for output in self.outputs.values() if output.sink is not None]
         publications = [p for _, p in self.publications]
         shared = {
+            "operators share the uid": uids,
             "operators or outputs share the uid": [*uids, *outputs],
             "sinks share the name": sinks,
             "publications share the name": [p.name for p in publications],
