@@ -194,7 +194,7 @@ def test_an_unknown_id_is_asked_for_again_later_and_a_replay_believes_the_manife
     orders.run().ok()
     assert orders.state() == {"ann": (1, 7, None)}
     assert orders.replayed("chk-1"), "the id that is known now stays unknown there"
-    orders.tidemark("dead-letters", "redrive", "orders", "customers").ok()
+    orders.tidemark("dead-letters", "redrive", "orders", "customers", "--execute").ok()
     orders.run().ok()
     assert orders.state() == {"ann": (2, 14, None)}
 
