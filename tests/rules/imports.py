@@ -93,7 +93,7 @@ def _misdirected(module: Module, name: str) -> str | None:
 
 
 def _beyond_author(module: Module, name: str) -> str | None:
-    public = name in ("tidemark", "tidemark.formats", "tidemark.state", "tidemark.targets", "tidemark.testing")
+    public = name in ("tidemark", *(f"tidemark.{part}" for part in ("formats", "kafka", "state", "targets", "testing")))
     allowed = ("pipelines.",) if module.room == "pipelines" else ("pipelines.", "tidemark.airflow")
     return None if public or name.startswith(allowed) else "pipelines and DAGs may import public names only"
 

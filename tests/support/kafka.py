@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ class Sent:
     key: bytes | None = None
     partition: int = 0
     timestamp_ms: int = 0
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Topics:
@@ -139,7 +140,14 @@ class Topics:
 def _send(producer: Producer, topic: str, records: Iterable[Sent | bytes]) -> None:
     for record in records:
         sent = record if isinstance(record, Sent) else Sent(record)
-        producer.produce(topic, value=sent.value, key=sent.key, partition=sent.partition, timestamp=sent.timestamp_ms)
+        producer.produce(
+            topic,
+            value=sent.value,
+            key=sent.key,
+            partition=sent.partition,
+            timestamp=sent.timestamp_ms,
+            headers=list(sent.headers),
+        )
         producer.poll(0)
 
 

@@ -27,6 +27,7 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.log_records import LogRecord
 from tidemark.model.retention.erasure import Blocked, none_blocked
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.ports import PlanRequest
@@ -52,6 +53,7 @@ _RAW = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
 
@@ -81,7 +83,7 @@ class FrameCompute:
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
         rows = [
-            (tp.topic, tp.partition, r.offset, r.timestamp_ms * 1000, r.key, r.value)
+            (tp.topic, tp.partition, r.offset, r.timestamp_ms * 1000, r.key, r.value, _headers(r))
             for tp, within in plan.ranges_of(name).items()
             for r in self.log.records(tp, within)
         ]
@@ -217,6 +219,11 @@ class SparkPipeline(TwinPipeline):
     def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         files = [self.root / segment.path / f.path for segment, f in files_of(str(self.root), handle)]
         return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+
+
+def _headers(record: LogRecord) -> list[dict[str, Any]] | None:
+    """As Spark's Kafka source has them: null where there are none."""
+    return [{"key": name, "value": value} for name, value in record.headers] or None
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:

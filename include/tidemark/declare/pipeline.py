@@ -262,7 +262,7 @@ class Pipeline:
     @property
     def formats(self) -> dict[str, dict[str, str]]:
         """What plans pin of the input formats, by name; nothing for JSON."""
-        pinned = {name: dict(source.format.freeze()) for name, source in self.inputs.items()}
+        pinned = {name: source.pinned for name, source in self.inputs.items()}
         return {name: held for name, held in pinned.items() if held}
 
     @property

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from typing import Literal
 
 from tidemark.declare.operators import bind_key, bind_latest
 from tidemark.errors import DeclarationError
+from tidemark.formats.envelope import bind_record, pin_envelope
 from tidemark.formats.json import Json
 from tidemark.formats.record_format import RecordFormat
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.origins import Origin
 from tidemark.model.core.types import FieldType, record_type
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -64,7 +66,7 @@ class KafkaSource:
 
     Attributes:
         topics: one topic, several topics, a `TopicPattern`, or a set of `TopicPartition`s.
-        record: dataclass to which values are decoded.
+        record: dataclass to which values are decoded; it may have Kafka's own fields, such as `kafka.timestamp()`.
         event_time: the datetime field of the record with the event time; None = the Kafka timestamp.
         start: where the first checkpoint starts; every later one starts where its parent ended.
         isolation: the Kafka isolation level; stored in every manifest.
@@ -100,8 +102,17 @@ class KafkaSource:
 
     @property
     def schema(self) -> FieldType:
-        """The struct to which a value is decoded."""
-        return self.format.bind(self.record)
+        """The struct of its records: what the format decodes, and Kafka's own fields."""
+        return bind_record(self.format, self.record) if self._has_origins else self.format.bind(self.record)
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """What a plan pins of its format and of its record's envelope; nothing for JSON without Kafka's own fields."""
+        return {**self.format.freeze(), **(pin_envelope(self.schema) if self._has_origins else {})}
+
+    @property
+    def _has_origins(self) -> bool:
+        return is_dataclass(self.record) and any(isinstance(f.default, Origin) for f in fields(self.record))
 
     @property
     def names(self) -> tuple[str, ...]:

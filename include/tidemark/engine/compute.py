@@ -25,6 +25,7 @@ from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
+from tidemark.formats.envelope import has_headers
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import letter_place
@@ -74,7 +75,9 @@ class SparkCompute:
             pipeline=self.pipeline,
             warehouse=self.warehouse,
             plan=plan,
-            raw=lambda name: read_ranges(self.spark, plan, name, self.kafka),
+            raw=lambda name: read_ranges(
+                self.spark, plan, name, self.kafka, headers=has_headers(self.pipeline.inputs[name].schema)
+            ),
             blocked=self.blocked(plan),
             folders=folders,
             open_book=self.open_book,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemark.formats.avro import Avro
+    from tidemark.formats.bytes import Bytes
     from tidemark.formats.csv import Csv
     from tidemark.formats.json import Json
     from tidemark.formats.json_schema import JsonSchema
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from tidemark.formats.record_format import BadRecord, RecordFormat
     from tidemark.formats.text import Text
 
-__all__ = ["Avro", "BadRecord", "Csv", "Json", "JsonSchema", "Protobuf", "RecordFormat", "Text"]
+__all__ = ["Avro", "BadRecord", "Bytes", "Csv", "Json", "JsonSchema", "Protobuf", "RecordFormat", "Text"]
 
 _HOMES = {
     "Avro": "avro",
     "BadRecord": "record_format",
+    "Bytes": "bytes",
     "Csv": "csv",
     "Json": "json",
     "JsonSchema": "json_schema",

@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 
 from tidemark.formats.avro import Avro
+from tidemark.formats.bytes import Bytes
 from tidemark.formats.csv import Csv
 from tidemark.formats.json import Json
 from tidemark.formats.json_schema import JsonSchema
 from tidemark.formats.protobuf import Protobuf
 from tidemark.formats.record_format import RecordFormat
 from tidemark.formats.text import Text
+from tidemark.model.core.origins import ENVELOPE
 
-FORMATS: Mapping[str, type[RecordFormat]] = {cls.name: cls for cls in (Json, Text, Csv, Avro, JsonSchema, Protobuf)}
+FORMATS: Mapping[str, type[RecordFormat]] = {
+    cls.name: cls for cls in (Json, Text, Csv, Bytes, Avro, JsonSchema, Protobuf)
+}
 """Formats by name."""
 
 
@@ -20,6 +24,6 @@ def format_of(pinned: Mapping[str, str]) -> RecordFormat | None:
     Args:
         pinned: see `RecordFormat.freeze`; an empty mapping means JSON, as in plans of release 0.1.
     """
-    options = dict(pinned)
+    options = {name: text for name, text in pinned.items() if name != ENVELOPE}
     cls = FORMATS.get(options.pop("format", Json.name))
     return None if cls is None else cls(**options)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -104,4 +105,15 @@ class KafkaRecords(KafkaLog):
 
 
 def _record(message: Message, offset: int) -> LogRecord:
-    return LogRecord(offset=offset, timestamp_ms=message.timestamp()[1], key=message.key(), value=message.value())
+    return LogRecord(
+        offset=offset,
+        timestamp_ms=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        headers=_headers(message),
+    )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    found: Any = message.headers() or ()
+    return tuple((name, value) for name, value in found)

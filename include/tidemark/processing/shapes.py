@@ -49,12 +49,15 @@ def shape_of(hint: Any, where: str) -> Shape:
 
 
 def record_shape(cls: type) -> Shape:
-    """Returns the shape of a record dataclass.
+    """Returns the shape of a record dataclass, which its declaration has checked; fields may be Kafka's own.
 
     Raises:
-        DeclarationError: it is not a dataclass, or a field has no stored type.
+        DeclarationError: a field has no stored type.
     """
-    return shape_of(cls, cls.__name__)
+    hints = get_type_hints(cls, include_extras=True)
+    inner = {f.name: shape_of(hints[f.name], f"{cls.__name__}.{f.name}") for f in fields(cls)}
+    struct = FieldType("struct", fields=tuple((name, shape.type) for name, shape in inner.items()))
+    return Shape(struct, cls, tuple(inner.values()))
 
 
 def _bare(hint: Any) -> Any:

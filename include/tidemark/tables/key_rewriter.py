@@ -20,7 +20,7 @@ from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, st
 Footers = Callable[[str, int, Sequence[str]], WrittenRun]
 """`engine.write.parquet_writer.written_run`: files of a folder with footers, given the rows and bounded columns."""
 _GROUP, _UID = "_key_group", "_uid"
-_RAW = ("key", "value")
+_RAW = ("key", "value", "headers")
 """Columns of dead letters with the raw data from Kafka."""
 
 
@@ -130,8 +130,17 @@ def _equal(column: pa.ChunkedArray, value: object) -> Any:
 
 def _letters_of(held: pa.Table, key: ErasedKey) -> Any:
     columns = dict(zip(key.columns, key.values, strict=True))
-    rows = zip(*(held.column(name).to_pylist() for name in _RAW), strict=True)
-    return pa.array([belongs_to(raw, value, columns) for raw, value in rows], pa.bool_())
+    raw = [held.column(name).to_pylist() for name in _RAW if name in held.column_names]
+    return pa.array([_is_of(columns, *row) for row in zip(*raw, strict=True)], pa.bool_())
+
+
+def _is_of(
+    columns: Mapping[str, object],
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Mapping[str, bytes | None]] | None = None,
+) -> bool:
+    return belongs_to(key, value, columns, [h["value"] for h in headers or ()])
 
 
 def _is_sink(table: str) -> bool:

@@ -16,6 +16,7 @@ from tidemark.context import Context
 from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
+from tidemark.formats.envelope import decode_record, pinned_envelope
 from tidemark.formats.json import decode_key
 from tidemark.formats.known_formats import format_of
 from tidemark.formats.record_format import BadRecord, RecordFormat
@@ -76,6 +77,7 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
     columns = [(column.name, column.type) for column in schema.keys]
 
     known = _pinned(plan) if formats is None else formats
+    records = {topic: _with_origins(record, plan.format_of(topic)) for topic in plan.topic_ids}
 
     def fits(tp: TopicPartition, found: LogRecord) -> bool:
         its_format = known[tp.topic]
@@ -84,7 +86,7 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
         try:
             if found.value is None:
                 return schema.deletes and decode_key(found.key, columns) == wanted
-            decoded = its_format.decode_one(found.value, record)
+            decoded = decode_record(its_format, records[tp.topic], tp, found)
         except BadRecord:
             return False
         ((_, key),) = judge_records(keys_only, [decoded])
@@ -108,6 +110,12 @@ def _record_of(fields: Sequence[tuple[Sequence[str], FieldType]]) -> FieldType:
         below = [(path[1:], of) for path, of in fields if path[0] == head]
         made[head] = _record_of(below) if below[0][0] else below[0][1]
     return FieldType("struct", fields=tuple(made.items()))
+
+
+def _with_origins(record: FieldType, pinned: Mapping[str, str]) -> FieldType:
+    """The struct with the origins that a plan pins for the envelope's fields."""
+    own = pinned_envelope(pinned)
+    return replace(record, fields=tuple((name, of.with_origin(own.get(name, ""))) for name, of in record.fields))
 
 
 AT_ONCE = 2

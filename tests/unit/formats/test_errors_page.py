@@ -63,6 +63,8 @@ def format_of(section: str) -> tuple[formats.RecordFormat, type]:
             return formats.Protobuf(message=OrderMessage).bind_schemas(Schemas(known)), order
         case "Text":
             return formats.Text(), make_dataclass("Line", [("text", str)], frozen=True)
+        case "Bytes":
+            return formats.Bytes(), make_dataclass("Blob", [("content", bytes)], frozen=True)
         case _:
             return formats.Avro().bind_schemas(texts(section)), order
 

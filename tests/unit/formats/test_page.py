@@ -1,8 +1,12 @@
 """The how-to about formats, typed as it is: a format of an author's own, without Spark."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import pytest
 
 from tidemark import formats
 from tidemark.formats.known_formats import FORMATS
@@ -12,7 +16,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.
 
 
 def test_the_format_of_the_page_decodes_and_refuses(capsys: Any) -> None:
-    declared, tried = (block for block in BLOCKS if "import" in block)
+    declared, tried = (block for block in BLOCKS[-2:] if "import" in block)
     names: dict[str, Any] = {"__name__": "page"}
     exec(declared, names)  # noqa: S102  (it is what the page says)
     exec(tried, names)  # noqa: S102
@@ -21,6 +25,15 @@ def test_the_format_of_the_page_decodes_and_refuses(capsys: Any) -> None:
     assert [letter["reason"] for letter in found.dead_letters("paths")] == ["no_status"]
     (plan,) = (checkpoint.plan for checkpoint in found.checkpoints)
     assert plan.formats == {"records": {"format": "log_line"}}
+
+
+def test_kafkas_own_fields_of_the_page_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("page")  # annotations of a dataclass are looked up in its module
+    monkeypatch.setitem(sys.modules, "page", module)
+    blocks = [block for block in BLOCKS[:-2] if "import" in block]
+    assert len(blocks) == 2 and "kafka.header" in blocks[0] and "assert" in blocks[1]
+    for block in blocks:
+        exec(block, vars(module))  # noqa: S102  (it is what the page says)
 
 
 def test_the_page_lists_every_format() -> None:

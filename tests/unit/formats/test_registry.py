@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.format_cases import NAMES, case_of, damaged
-from tidemark import Fold, KafkaSource, Pipeline, formats, state, testing
+from tidemark import Fold, KafkaSource, Pipeline, formats, kafka, state, testing
 from tidemark.formats.known_formats import FORMATS, format_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,11 +87,13 @@ def test_every_record_is_applied_or_a_dead_letter(name: str) -> None:
 
         n: int = state.count()
 
-    first = case.format.bind(case.record).fields[0][0]
+    record = make_dataclass(
+        "InPartition", [("kafka_partition", int, kafka.partition())], bases=(case.record,), frozen=True
+    )
     pipeline = Pipeline(
         name="walk",
-        source=KafkaSource("values", case.record, format=case.format),
-        operators=[Fold("seen", key_by=first, state=Seen)],
+        source=KafkaSource("values", record, format=case.format),
+        operators=[Fold("seen", key_by="kafka_partition", state=Seen)],
         max_dead_letters=1.0,
     )
     found = testing.replay(pipeline, [values[:120], testing.BARRIER, values[120:], testing.BARRIER])

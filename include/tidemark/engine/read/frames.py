@@ -1,6 +1,6 @@
 """The frames of a batch: decoded records, and their fold by an operator, as DataFrame expressions only."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,6 +11,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
 from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats.emitted_records import EMITTED_FORMAT
+from tidemark.formats.envelope import has_headers, split_payload, with_envelope
 from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
 from tidemark.formats.record_format import FAULT, GOOD, RecordFormat
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS, Reason
@@ -149,6 +150,7 @@ def _column(schema: OperatorSchema, n: int) -> tuple[str, str]:
 
 _KIND = "CASE WHEN NOT _was_deleted THEN 'operand' WHEN _has_records THEN 'value' ELSE 'tombstone' END"
 _LETTER = dict(DEAD_LETTER_COLUMNS)
+_NO_HEADERS = f"CAST(NULL AS {_LETTER['headers']}) AS headers"
 _POSITION = ("topic", "partition", "offset", "timestamp")
 
 
@@ -203,7 +205,8 @@ def decode(
     source = pipeline.inputs[name]
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
-    kept = [*here, "key", "value"]
+    headers = has_headers(source.schema)
+    kept = [*here, "key", "value", *(["headers"] if headers else [])]
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({as_argument(lateness.limit_us, 'offset')})"
     late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
@@ -211,7 +214,7 @@ def decode(
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     decoded = (
-        decode_values(raw.selectExpr(*kept), format or source.format, source.schema)
+        _decoded(raw.selectExpr(*kept), format or source.format, source.schema, kept)
         .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
         .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
     )
@@ -225,8 +228,18 @@ def decode(
         f"CAST({size} AS BIGINT) AS _bytes",
         f"CASE WHEN {unusable} THEN key END AS key",
         f"CASE WHEN {unusable} THEN value END AS value",
+        f"CASE WHEN {unusable} THEN headers END AS headers" if headers else _NO_HEADERS,
         *own,
     )
+
+
+def _decoded(raw: DataFrame, format: RecordFormat, record: FieldType, kept: Sequence[str]) -> DataFrame:
+    """Decodes the value by its format, and adds the fields that Kafka itself has."""
+    payload = split_payload(record)
+    if payload.fields:
+        return with_envelope(decode_values(raw, format, payload), record, kept)
+    fault = f"CASE WHEN value IS NULL THEN '{Reason.NULL_VALUE.value}' END AS {FAULT}"
+    return with_envelope(raw.selectExpr("*", fault), record, kept)
 
 
 def _doubts(pipeline: Pipeline, plan: CheckpointPlan, name: str) -> list[str]:
@@ -346,9 +359,10 @@ def letter_columns(uid: str, reason: str, emitted: FieldType | None) -> list[str
             which `encode_emitted` makes the value.
     """
     here = ["topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`"]
-    own = [f"'{uid}' AS uid", f"{reason} AS reason", "key", "value", f"CAST(NULL AS {_LETTER['headers']}) AS headers"]
+    own = [f"'{uid}' AS uid", f"{reason} AS reason", "key", "value"]
     if emitted is None:
-        return [*here, *own, f"CAST(NULL AS {_LETTER['path']}) AS path"]
+        return [*here, *own, "headers", f"CAST(NULL AS {_LETTER['path']}) AS path"]
+    own.append(_NO_HEADERS)
     fields = ", ".join(f"'{name}', record.`{name}`" for name, _ in emitted.fields)
     return [*here, *own, "_path AS path", f"CASE WHEN record IS NOT NULL THEN named_struct({fields}) END AS record"]
 

@@ -39,7 +39,9 @@ So polls are few and large, and a bounded read does not wait for records beyond 
 measures it)."""
 
 
-def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions) -> DataFrame:
+def read_ranges(
+    spark: SparkSession, plan: CheckpointPlan, name: str, options: KafkaOptions, *, headers: bool = False
+) -> DataFrame:
     """Returns the records in the ranges of one input, not all empty; nothing is read before an action.
 
     `failOnDataLoss` stays at its default, true: with false, Spark silently skips trimmed offsets.
@@ -55,6 +57,7 @@ def read_ranges(spark: SparkSession, plan: CheckpointPlan, name: str, options: K
         .option("maxRecordsPerPartition", str(READ_TASK))
         .option("kafkaConsumer.pollTimeoutMs", str(options.poll_timeout_ms))
         .option("groupIdPrefix", f"tidemark-{plan.pipeline}")
+        .option("includeHeaders", str(headers).lower())
     )
     for name, value in {**_CLIENT, **options.client}.items():
         reader = reader.option(f"kafka.{name}", value)

@@ -14,12 +14,13 @@ Place = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One record of a partition."""
+    """One record of a partition; `headers` in their order, where they were read."""
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
     def size(self) -> int:

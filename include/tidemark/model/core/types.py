@@ -6,7 +6,7 @@ microseconds. `X | None` may be null.
 """
 
 import types as python_types
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_field
+from tidemark.model.core.origins import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class FieldType:
         element: element type of a list, value type of a map.
         fields: fields of a struct, in order.
         key: key type of a map.
+        origin: of a record's field that the payload does not have, what fills it (`origins.Origin`); part of no column.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class FieldType:
     element: "FieldType | None" = None
     fields: tuple[tuple[str, "FieldType"], ...] = ()
     key: "FieldType | None" = None
+    origin: str = ""
 
     @property
     def sql(self) -> str:
@@ -78,7 +81,11 @@ class FieldType:
         """Returns the same type, with null legal or not."""
         if self.nullable == nullable:
             return self
-        return FieldType(self.kind, nullable, self.digits, self.scale, self.element, self.fields, self.key)
+        return replace(self, nullable=nullable)
+
+    def with_origin(self, origin: str) -> "FieldType":
+        """Returns the same type of a field with another origin."""
+        return self if self.origin == origin else replace(self, origin=origin)
 
     def at(self, path: str) -> "FieldType | None":
         """Returns the type at a dotted path in a struct, nullable if any step of the path is."""
@@ -87,7 +94,7 @@ class FieldType:
         for step in path.split("."):
             found = dict(found.fields).get(step) if found is not None else None
             nullable = nullable or (found is not None and found.nullable)
-        return None if found is None else found.with_null(nullable)
+        return None if found is None else found.with_null(nullable).with_origin("")
 
 
 _SQL = {
@@ -177,6 +184,11 @@ def _record_type(cls: type) -> FieldType:
                 f"{cls.__name__}.{f.name}: a record field cannot be a dict",
                 next="declare a list of a dataclass with a key and a value.",
             )
+        if isinstance(f.default, Origin):
+            raise DeclarationError(
+                f"{cls.__name__}.{f.name}: {f.default} fills only fields of the record of a source that has it",
+                next="move the field to the record of a KafkaSource, outside nested dataclasses.",
+            )
         has_default = f.default is not MISSING or f.default_factory is not MISSING
         if has_default and not (found.nullable and f.default is None):
             raise DeclarationError(
@@ -184,6 +196,15 @@ def _record_type(cls: type) -> FieldType:
                 next=f"declare `{f.name}: ... | None = None`, and apply the default where you use the record.",
             )
     return FieldType("struct", fields=named)
+
+
+def declared_type(cls: type, name: str) -> FieldType:
+    """Returns the stored type of one field of a record dataclass, whatever its default.
+
+    Raises:
+        DeclarationError: its annotation has no stored type.
+    """
+    return field_type(get_type_hints(cls, include_extras=True)[checked_field(name)], f"{cls.__name__}.{name}")
 
 
 def holds_map(of: FieldType) -> bool:
@@ -195,7 +216,7 @@ def holds_map(of: FieldType) -> bool:
 # Stored types as JSON, the form in manifests.
 def type_to_json(t: FieldType) -> dict[str, Any]:
     """A type as JSON."""
-    body: dict[str, Any] = {"kind": t.kind, "nullable": t.nullable}
+    body: dict[str, Any] = {"kind": t.kind, "nullable": t.nullable} | ({"origin": t.origin} if t.origin else {})
     if t.kind == "decimal":
         body |= {"digits": t.digits, "scale": t.scale}
     if t.element is not None:
@@ -217,4 +238,5 @@ def type_from_json(body: dict[str, Any]) -> FieldType:
         type_from_json(body["element"]) if "element" in body else None,
         tuple((name, type_from_json(inner)) for name, inner in body.get("fields", ())),
         type_from_json(body["key"]) if "key" in body else None,
+        body.get("origin", ""),
     )

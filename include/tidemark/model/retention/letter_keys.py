@@ -6,7 +6,7 @@ of it decides: a member of the JSON object that has the name of the key column; 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -16,15 +16,18 @@ _DEEP = 200
 """JSON that is nested deeper than this is searched as text."""
 
 
-def belongs_to(key: bytes | None, value: bytes | None, columns: Mapping[str, object]) -> bool:
+def belongs_to(
+    key: bytes | None, value: bytes | None, columns: Mapping[str, object], headers: Sequence[bytes | None] = ()
+) -> bool:
     """Whether a dead letter belongs to a key.
 
     Args:
         key: raw message key.
         value: raw message value.
         columns: the values of the key, by column.
+        headers: raw values of the headers.
     """
-    raw = [part for part in (key, value) if part]
+    raw = [part for part in (key, value, *headers) if part]
     read = [(part, _parsed(part)) for part in raw]
     return bool(raw) and all(any(_holds(part, found, name, of) for part, found in read) for name, of in columns.items())
 

@@ -26,6 +26,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
+from tidemark.formats.envelope import decode_record
 from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -38,6 +39,8 @@ from tidemark.model.checkpoint.redrive import (
     letter_place,
 )
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.log_records import LogRecord
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.expression_values import judge_records, value_at
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 MOST_LETTERS = 20_000
 """Letters of one request, because a plan names each of them."""
 _PLACE = ["topic", "partition", "offset", "path"]
-_WHOLE = [*_PLACE, "timestamp", "reason", "key", "value"]
+_WHOLE = [*_PLACE, "timestamp", "reason", "key", "value", "headers"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -377,7 +380,8 @@ class _Decoder:
             if raw["value"] is None and self.schema.deletes:
                 decode_key(raw["key"], [(k.name, k.type) for k in self.schema.keys])
                 return None, None
-            fields = self.format.decode_one(raw["value"], self.record)
+            tp = TopicPartition(raw["topic"], raw["partition"])
+            fields = decode_record(self.format, self.record, tp, _log_record(raw))
         except BadRecord as error:
             return str(error), None
         at = raw["timestamp"] if self.event_time is None else value_at(fields, self.event_time)
@@ -393,6 +397,13 @@ class _Decoder:
         if not is_taken:
             return "filtered", fields
         return Reason.NULL_KEY.value if None in key else None, fields
+
+
+def _log_record(raw: Mapping[str, Any]) -> LogRecord:
+    """The record as the topic had it."""
+    headers = tuple((h["key"], h["value"]) for h in raw["headers"] or ())
+    at = (raw["timestamp"] - _EPOCH) // timedelta(milliseconds=1)
+    return LogRecord(offset=raw["offset"], timestamp_ms=at, key=raw["key"], value=raw["value"], headers=headers)
 
 
 def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> DeadLetter:

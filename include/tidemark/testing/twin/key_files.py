@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tidemark.errors import StoreError
 from tidemark.model.retention.erasure import ErasedKey
@@ -50,7 +51,8 @@ def _is_of(table: str, row: Row, key: ErasedKey) -> bool:
     columns = dict(zip(key.columns, key.values, strict=True))
     if table.split("/")[1] == "dead_letters":
         raw, value = (part if isinstance(part := row.get(name), bytes) else None for name in ("key", "value"))
-        return belongs_to(raw, value, columns)
+        headers: Any = row.get("headers") or ()
+        return belongs_to(raw, value, columns, [h["value"] for h in headers])
     if key.uids and "_uid" in row and row["_uid"] not in key.uids:
         return False
     return all(name in row and row[name] == value for name, value in columns.items())

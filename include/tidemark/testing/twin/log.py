@@ -47,11 +47,18 @@ class MemoryLog:
         self._topics[topic].partitions.extend(_Partition() for _ in range(count))
 
     def append(
-        self, tp: TopicPartition, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int = 0
+        self,
+        tp: TopicPartition,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int = 0,
+        headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
         """Appends a record and returns its offset."""
         found = self._partition(tp)
-        found.records.append(LogRecord(offset=found.end, timestamp_ms=timestamp_ms, key=key, value=value))
+        made = LogRecord(offset=found.end, timestamp_ms=timestamp_ms, key=key, value=value, headers=tuple(headers))
+        found.records.append(made)
         found.end += 1
         return found.end - 1
 

@@ -11,6 +11,7 @@ from zlib import crc32
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
 from tidemark.errors import BrokerError, DataLostError, NotFoundError, StoreError, UsageError
+from tidemark.formats.envelope import Sent, encode_record
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.messages import Message, record_refused
 from tidemark.model.core.offsets import TopicPartition
@@ -116,7 +117,9 @@ class Feed:
         """
         found = self._addressed(record)
         name = str(found.source)
-        places, key = self._places[name], found.key.encode() if isinstance(found.key, str) else found.key
+        sent = _sent(found.value, self._inputs[name])
+        given = sent.key if found.key is None else found.key
+        places, key = self._places[name], given.encode() if isinstance(given, str) else given
         # A message key selects the partition, as in a producer's partitioner: a key stays in one partition.
         at = self._fed[name] if key is None else sum(key)
         if found.partition is None:
@@ -124,8 +127,9 @@ class Feed:
             place = places[at % len(places)]
         else:
             place = _place_of(name, places, found.partition)
-        at_ms = timestamp_ms if found.timestamp is None else epoch_ms(found.timestamp, "timestamp")
-        self._log.append(place, _value(found.value, self._inputs[name]), key=key, timestamp_ms=at_ms)
+        at_ms = timestamp_ms if sent.timestamp_ms is None else sent.timestamp_ms
+        at_ms = at_ms if found.timestamp is None else epoch_ms(found.timestamp, "timestamp")
+        self._log.append(place, sent.value, key=key, timestamp_ms=at_ms, headers=sent.headers)
         return place
 
     def event_time_of(self, record: object) -> datetime | None:
@@ -190,8 +194,10 @@ def _places(source: KafkaSource, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(t, n) for t in source.names for n in range(partitions)]
 
 
-def _value(record: object, source: KafkaSource) -> bytes | None:
-    return record if record is None or isinstance(record, bytes) else source.format.encode(record)
+def _sent(record: object, source: KafkaSource) -> Sent:
+    if record is None or isinstance(record, bytes):
+        return Sent(value=record)
+    return encode_record(source.format, source.schema, record)
 
 
 # The checkpoint store in a dict, and a wrapper that loses replies, refuses calls and returns stale lists.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.formats.emitted_records import EMITTED_FORMAT
+from tidemark.formats.envelope import decode_record, has_headers
 from tidemark.formats.json import decode_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -32,6 +33,7 @@ class RawRecord:
     timestamp: datetime
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
     path: Path = ()
 
     @classmethod
@@ -45,6 +47,7 @@ class RawRecord:
             timestamp=at,
             key=record.key,
             value=record.value,
+            headers=record.headers,
         )
 
     @classmethod
@@ -59,6 +62,7 @@ class RawRecord:
             timestamp=row["timestamp"],
             key=key,
             value=value,
+            headers=tuple((h["key"], h["value"]) for h in row["headers"] or ()),
             path=path,
         )
 
@@ -74,6 +78,17 @@ class RawRecord:
             value=EMITTED_FORMAT.encode(record.fields),
             path=record.path,
         )
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Its partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def logged(self) -> LogRecord:
+        """The record as the log has it."""
+        at = (self.timestamp - EPOCH) // MS
+        return LogRecord(offset=self.offset, timestamp_ms=at, key=self.key, value=self.value, headers=self.headers)
 
     @property
     def position(self) -> tuple[str, int, int, Path]:
@@ -100,7 +115,7 @@ class MemoryDeadLetter:
             "reason": self.reason,
             "key": of.key,
             "value": of.value,
-            "headers": None,
+            "headers": [{"key": name, "value": value} for name, value in of.headers] or None,
             "path": list(of.path) or None,
         }
 
@@ -142,8 +157,9 @@ class MemoryInput:
         return found
 
     def take(self, records: Iterable[RawRecord]) -> None:
-        """Adds records."""
-        for record in records:
+        """Adds records; like Spark it reads their headers only if a field is one."""
+        with_headers = has_headers(self._record)
+        for record in records if with_headers else (replace(r, headers=()) for r in records):
             self.bytes += len(record.key or b"") + len(record.value or b"")
             try:
                 self.good.append(self._decoded(record))
@@ -165,7 +181,7 @@ class MemoryInput:
             offset=record.offset,
             path=record.path,
             event_time=EPOCH if self._is_broadcast else record.timestamp,
-            fields=self._format.decode_one(record.value, self._record),
+            fields=decode_record(self._format, self._record, record.tp, record.logged),
         )
         if self._event_time is not None:
             found = replace(found, event_time=found.at(self._event_time))
