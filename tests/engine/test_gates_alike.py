@@ -46,6 +46,7 @@ class Sample:
     timestamp: datetime
     list: list[str] | None
     struct: Inner | None
+    missing: Cents | None
 
 
 class Group(state.Keyed):
@@ -96,6 +97,7 @@ def samples(count: int, *, nulls: bool) -> Iterator[Sample]:
             timestamp=DAY + timedelta(hours=k),
             list=None if no else ["x"] * (k % 2),
             struct=None if no else Inner(city="Ulm"),
+            missing=None,
         )
 
 
@@ -124,6 +126,7 @@ def of_records() -> Iterator[Any]:
     for kind in KINDS:
         yield from of_column(kind)
     yield gxe.ExpectColumnToExist(column="nothing")
+    yield gxe.ExpectColumnValuesToBeNull(column="missing")
     yield gxe.ExpectColumnValuesToBeBetween(column="int", min_value=0, mostly=0.5)
     yield gxe.ExpectColumnValuesToBeBetween(column="int", min_value=-1, strict_min=True)
     yield gxe.ExpectColumnValueLengthsToBeBetween(column="text", min_value=1, max_value=2)
