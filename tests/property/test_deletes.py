@@ -114,7 +114,7 @@ def test_what_an_operator_emits_cannot_be_a_delete() -> None:
     def passed(key: str, records: Iterator[Price], seen: Seen) -> Iterator[Price]:
         yield from records
 
-    with pytest.raises(DeclarationError, match="known: deletes=True on records that a Process emits"):
+    with pytest.raises(DeclarationError, match="known: deletes=True on records that an operator emits"):
         Pipeline(
             name="chained",
             source=KafkaSource("prices", Price),
