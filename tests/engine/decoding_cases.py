@@ -133,6 +133,62 @@ FIELDS: list[Case] = [
     ("null in a list of structs", good(places=[None]), "null_field: places[]"),
 ]
 
+UUID = "12345678-90ab-CDEF-1234-567890abcdef"
+TYPES: list[Case] = [
+    ("a member", good(kind="inside"), None),
+    ("a member with a quote and a backslash", good(kind="out's\\ide"), None),
+    ("the name of a member", good(kind="INSIDE"), "unknown_member: kind"),
+    ("no member", good(kind=""), "unknown_member: kind"),
+    ("a number for a member", good(kind=1), "wrong_type: kind"),
+    ("an int member", good(grade=2), None),
+    ("no int member", good(grade=3), "unknown_member: grade"),
+    ("an int member as text", good(grade="2"), "wrong_type: grade"),
+    ("an int member beyond 64 bits", good(grade=2**70), "out_of_range: grade"),
+    ("null for a field with a default", good(grade=None), "null_field: grade"),
+    ("a literal", good(unit='it\'s \\ "K"'), None),
+    ("another text than the literals", good(unit="K"), "unknown_member: unit"),
+    ("a UUID", good(mark=UUID), None),
+    ("a UUID in capitals", good(mark=UUID.upper()), None),
+    ("a UUID without hyphens", good(mark=UUID.replace("-", "")), "bad_format: mark"),
+    ("a UUID in braces", good(mark="{" + UUID + "}"), "bad_format: mark"),
+    ("a UUID with a prefix", good(mark="urn:uuid:" + UUID), "bad_format: mark"),
+    ("a UUID with a letter that is no digit", good(mark=UUID.replace("a", "g")), "bad_format: mark"),
+    ("a UUID and a line break", good(mark=UUID + "\n"), "bad_format: mark"),
+    ("a number for a UUID", good(mark=1), "wrong_type: mark"),
+    ("a time", good(opens="09:30:00"), None),
+    ("a time without seconds", good(opens="09:30"), None),
+    ("a time with nanoseconds", good(opens="09:30:00.123456789"), None),
+    ("a time with a fraction of zeros", good(opens="23:59:59.000"), None),
+    ("a time with tenths", good(opens="00:00:00.5"), None),
+    ("a time of one digit", good(opens="9:30"), "bad_format: opens"),
+    ("a time with a zone", good(opens="09:30:00Z"), "bad_format: opens"),
+    ("a time of a day", good(opens="2020-01-01T09:30:00"), "bad_format: opens"),
+    ("the end of a day", good(opens="24:00"), "out_of_range: opens"),
+    ("a leap second", good(opens="23:59:60"), "out_of_range: opens"),
+    ("minute 60", good(opens="09:60"), "out_of_range: opens"),
+    ("a number for a time of a day", good(opens=930), "wrong_type: opens"),
+    ("a struct of defaults", good(floors=[{}]), None),
+    ("a struct with some defaults", good(floors=[{"number": 2}, {"kind": "out's\\ide"}]), None),
+    ("null for a default in a list", good(floors=[{"number": None}]), "null_field: floors[].number"),
+    ("no member in a list", good(floors=[{"kind": "cellar"}]), "unknown_member: floors[].kind"),
+    ("a map", good(labels={"b": 1, "a": None, "": 2, "é": 3}), None),
+    ("an empty map", good(labels={}), None),
+    ("null for a map", good(labels=None), None),
+    ("a list for a map", good(labels=[]), "wrong_type: labels"),
+    ("a text for a map", good(labels="a"), "wrong_type: labels"),
+    ("a text in a map of ints", good(labels={"a": "1"}), "wrong_type: labels{}"),
+    ("several faults in a map", good(labels={"a": "1", "b": 2**70}), "out_of_range: labels{}"),
+    ("a name twice in a map", GOOD[:-1] + b',"labels":{"a":1,"a":2}}', "malformed_json"),
+    ("a map by members", good(rooms={"inside": [{"number": 1}], "out's\\ide": []}), None),
+    ("no member as a key", good(rooms={"cellar": []}), "unknown_member: rooms{}"),
+    ("null in a map without nulls", good(rooms={"inside": None}), "null_field: rooms{}"),
+    ("a fault deep in a map", good(rooms={"inside": [{}, {"number": "x"}]}), "wrong_type: rooms{}[].number"),
+    ("null for a map with a default", good(rooms=None), "null_field: rooms"),
+    ("null where null and a default are legal", good(share=None), None),
+    ("a decimal in place of its default", good(price="2.25"), None),
+    ("too fine for a field with a default", good(price="2.255"), "out_of_range: price"),
+]
+
 TIMES: list[Case] = [
     (f"time {text!r}", good(at=text), reason and f"{reason}: at")
     for text, reason in [
@@ -177,4 +233,4 @@ TIMES += [
     ("a time that is not yet late", good(at="2023-11-15T20:00:00Z"), None),
 ]
 
-CASES = [*ENVELOPE, *FIELDS, *TIMES]
+CASES = [*ENVELOPE, *FIELDS, *TYPES, *TIMES]

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -71,13 +72,21 @@ def test_good_values_arrive_unchanged(raw: Raw, spark: SparkSession) -> None:
     body = {
         "device": 'q"\\\u00e9\U0001f600', "at": "2020-01-01T00:00:00.123456+05:30", "count": -5, "amount": "12.30",
         "degrees": 0.1, "ok": False, "day": "2020-02-29", "raw": "aGk=", "tags": ["b", "a"], "numbers": [1, None],
-        "place": {"city": "Ulm"}, "places": [{"city": "Bonn", "floor": 3}],
+        "place": {"city": "Ulm"}, "places": [{"city": "Bonn", "floor": 3}], "kind": "out's\\ide", "grade": 2,
+        "mark": "12345678-90ab-CDEF-1234-567890abcdef", "opens": "09:30", "floors": [{}, {"number": 5}], "share": None,
+        "labels": {"b": 1, "\U0001f600": 3, "\uffff": 4, "a": None}, "rooms": {"out's\\ide": [{}], "inside": []},
     }  # fmt: skip
     made = pipeline("t")
     plan = plan_of(made, 1, {TopicPartition("t", 0): (0, 1)})
     frame = decode(raw([json.dumps(body).encode()]), made, plan, "records")
-    found = frame.selectExpr("record.*").toArrow().to_pylist()[0]
+    found = frame.selectExpr("record.*").toArrow().to_pylist(maps_as_pydicts="strict")[0]
     assert found == Json().decode_one(json.dumps(body).encode(), RECORD)
+    assert found["mark"] == "12345678-90ab-cdef-1234-567890abcdef"
+    assert (found["opens"], found["closes"], found["unit"]) == ("09:30:00", "18:30:00", "°C")
+    assert found["floors"] == [{"number": 0, "kind": "inside"}, {"number": 5, "kind": "inside"}]
+    assert (found["note"], found["price"], found["share"]) == ('it\'s \\ "so"', Decimal("1.50"), None)
+    assert list(found["labels"]) == ["a", "b", "\uffff", "\U0001f600"]
+    assert found["rooms"] == {"inside": [], "out's\\ide": [{"number": 0, "kind": "inside"}]}
     assert found["degrees"] == 0.1 and found["place"] == {"city": "Ulm", "floor": None}
 
 

@@ -1,10 +1,12 @@
 """A record with a field of every type, operators with every kind of state, and handmade plans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Annotated
+from enum import Enum, IntEnum
+from typing import Annotated, Literal
+from uuid import UUID
 
 from tidemark import state
 from tidemark.declare.pipeline import Fold, KafkaSource, Pipeline
@@ -25,6 +27,28 @@ class Place:
     floor: int | None = None
 
 
+class Kind(Enum):
+    """A member's value is stored, not its name."""
+
+    INSIDE = "inside"
+    OUTSIDE = "out's\\ide"
+
+
+class Grade(IntEnum):
+    """An Enum of integers."""
+
+    GOOD = 1
+    BAD = 2
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A struct in a list, with a default."""
+
+    number: int = 0
+    kind: Kind = Kind.INSIDE
+
+
 @dataclass(frozen=True)
 class Reading:
     """A record with a field of each type."""
@@ -42,6 +66,18 @@ class Reading:
     place: Place | None = None
     places: list[Place] | None = None
     numbers: list[int | None] | None = None
+    kind: Kind | None = None
+    grade: Grade = Grade.GOOD
+    unit: Literal["°C", 'it\'s \\ "K"'] = "°C"
+    mark: UUID | None = None
+    opens: time | None = None
+    floors: list[Floor] = field(default_factory=list)
+    labels: dict[str, int | None] | None = None
+    rooms: dict[Kind, list[Floor]] = field(default_factory=dict)
+    note: str = 'it\'s \\ "so"'
+    price: Cents = Decimal("1.5")
+    closes: time = time(18, 30)
+    share: float | None = 0.5
 
 
 class Device(state.Keyed):

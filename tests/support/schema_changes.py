@@ -43,6 +43,13 @@ TYPES: dict[str, FieldType] = {
     "dataclass(a: Decimal(10,2))": FieldType("struct", fields=(("a", decimal(10, 2)),)),
     "dataclass(a: Decimal(20,2))": FieldType("struct", fields=(("a", decimal(20, 2)),)),
     "dataclass(a, b)": FieldType("struct", fields=(("a", decimal(10, 2)), ("b", INT))),
+    "dataclass(a, b or None)": FieldType("struct", fields=(("a", decimal(10, 2)), ("b", INT.with_null(True)))),
+    "dataclass(a, b = 0)": FieldType("struct", fields=(("a", decimal(10, 2)), ("b", replace(INT, default="0")))),
+    "UUID": FieldType("str", form="uuid"),
+    "time": FieldType("str", form="time"),
+    "Enum(x, y)": FieldType("str", members=("x", "y")),
+    "Enum(x, y, z)": FieldType("str", members=("x", "y", "z")),
+    "Enum(1, 2)": FieldType("int", members=(1, 2)),
 }
 
 
@@ -185,6 +192,18 @@ CHANGES = _rows(
     key_column=lambda: (fold(S), fold(S, keys=(KeyColumn("c", "c", TEXT),))),
     key_column_added=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", TEXT), KeyColumn("c", "c", TEXT)))),
     type_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", INT),))),
+    member_added_to_an_Enum_of_the_key=lambda: (
+        fold(S, keys=(KeyColumn("k", "k", TYPES["Enum(x, y)"]),)),
+        fold(S, keys=(KeyColumn("k", "k", TYPES["Enum(x, y, z)"]),)),
+    ),
+    digits_of_the_key=lambda: (
+        fold(S, keys=(KeyColumn("k", "k", decimal(10, 2)),)),
+        fold(S, keys=(KeyColumn("k", "k", decimal(20, 2)),)),
+    ),
+    default_of_the_key=lambda: (
+        fold(S, keys=(KeyColumn("k", "k", TEXT),)),
+        fold(S, keys=(KeyColumn("k", "k", replace(TEXT, default='"x"')),)),
+    ),
     record_field_of_the_key=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "other.k", TEXT),))),
     expression_of_the_key=lambda: (fold(S, keys=(computed("lower(k)"),)), fold(S, keys=(computed("upper(k)"),))),
     condition=lambda: (fold(S), fold(S, where=RecordExpression("k <> ''", (("k", TEXT.with_null(True)),)))),

@@ -21,6 +21,7 @@ PAGES = (
     "quality-gate",
     "several-sources-and-broadcast",
     "test-a-pipeline",
+    "types",
     "write-a-pipeline",
 )
 RUN_ELSEWHERE = {

@@ -112,12 +112,17 @@ def test_a_sum_may_be_declared_wider_than_its_record_field() -> None:
     assert Fold("shops", key_by="online", state=Wide).bind(RECORD).fields[0].type.sql == "DECIMAL(38,2)"
 
 
-@pytest.mark.parametrize("source", ["price", "weight", "tags", "shop", "nowhere", "shop.nowhere"])
+@pytest.mark.parametrize("source", ["weight", "tags", "shop", "nowhere", "shop.nowhere"])
 def test_a_field_that_is_no_key_is_refused(source: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         Fold("shops", key_by=source, state=Shop).bind(RECORD)
     assert source in refused.value.what
     assert len(str(refused.value).splitlines()) == 3
+
+
+def test_a_float_key_is_refused_with_its_remedy() -> None:
+    with pytest.raises(DeclarationError, match=r"a float cannot be a key.*(?s:.)*Annotated\[Decimal"):
+        Fold("shops", key_by="weight", state=Shop).bind(RECORD)
 
 
 def test_two_keys_with_one_last_step_are_refused() -> None:

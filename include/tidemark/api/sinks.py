@@ -62,7 +62,7 @@ class SinkRows:
         ('N24211', 31.0, 'flights', 6, 3)
         """
         rows = sinks.read_sink(self.context, self.pipeline, self.name, checkpoint=self.found.id, limit=limit)
-        found: list[dict[str, Any]] = rows.to_pylist()
+        found: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="strict")
         return found
 
     def duckdb(self) -> "duckdb.DuckDBPyConnection":

@@ -1,6 +1,7 @@
 """The state of an operator at a checkpoint, read without Spark."""
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,8 @@ class StateTable:
         >>> w["flights"].state("aircraft").get("N00000") is None
         True
         """
-        rows = reads.read_state(
-            self.context, self.pipeline, self.uid, checkpoint=self.found.id, key=[str(value) for value in key]
-        )
+        texts = [str(value.value if isinstance(value, Enum) else value) for value in key]
+        rows = reads.read_state(self.context, self.pipeline, self.uid, checkpoint=self.found.id, key=texts)
         found: list[dict[str, Any]] = rows.to_pylist()
         return found[0] if found else None
 

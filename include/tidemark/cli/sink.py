@@ -44,7 +44,7 @@ def show(
     context = open_context()
     at = chosen_id(context, pipeline, checkpoint, savepoint)
     table = sinks.read_sink(context, pipeline, name, checkpoint=at, limit=limit)
-    show_rows(table.to_pylist(), as_json=as_json, empty=f"{name} is empty")
+    show_rows(table.to_pylist(maps_as_pydicts="strict"), as_json=as_json, empty=f"{name} is empty")
 
 
 def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:

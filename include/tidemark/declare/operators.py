@@ -14,7 +14,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
 from tidemark.model.core.ttl import Clock
-from tidemark.model.core.types import KEY_KINDS, FieldType
+from tidemark.model.core.types import KEY_KINDS, KEY_WORDS, FieldType, holds_map
 from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.model.portable_sql.record_expression import bind_expression, bind_key_type, bind_where
 from tidemark.model.schema.lookup_joins import Join
@@ -98,9 +98,9 @@ def _check_on(at: str, join: Join, record: FieldType, keys: Sequence[KeyColumn])
             raise DeclarationError(
                 f"{at}: the record has no field {path!r}", next="join on fields of the record, not of a joined row."
             )
-        if found.with_null(False) != key.type:
+        if replace(found, nullable=False, members=()) != replace(key.type, members=(), default=None):
             raise DeclarationError(
-                f"{at}: {path} is {found.kind}, its key {key.name} is {key.type.kind}",
+                f"{at}: {path} is {found.word}, its key {key.name} is {key.type.word}",
                 next="join on a field of the key's type.",
             )
 
@@ -125,14 +125,14 @@ def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
     """Returns the key column for a record path.
 
     Raises:
-        DeclarationError: the field does not exist, or its type cannot be a key (bool, int, str, date or timestamp).
+        DeclarationError: the field does not exist, or its type cannot be a key.
     """
-    found = record.at(source)
+    found = record.field_at(source)
     if found is None or found.kind not in KEY_KINDS:
         problem = "no such field in the record" if found is None else f"a {found.kind} cannot be a key"
-        raise DeclarationError(
-            f"{where}: key_by={source!r}: {problem}", next="key by a bool, int, str, date or datetime field."
-        )
+        is_float = found is not None and found.kind == "float"
+        exact = "; a number with a fraction as Annotated[Decimal, Precision(10, 2)]" if is_float else ""
+        raise DeclarationError(f"{where}: key_by={source!r}: {problem}", next=f"key by {KEY_WORDS}{exact}.")
     return KeyColumn(source.rpartition(".")[2], source, found.with_null(False))
 
 
@@ -179,10 +179,19 @@ def bind_field(where: str, declared: StateDescriptor, record: FieldType) -> Stor
 
 
 def bind_latest(name: str, record: FieldType) -> StoredField:
-    """Returns the stored field for the latest value of a record field, as a broadcast state keeps it."""
+    """Returns the stored field for the latest value of a record field, as a broadcast state keeps it.
+
+    Raises:
+        DeclarationError: the field is a dict, or contains one.
+    """
     from tidemark.model.kinds.latest import Latest
 
-    over = dict(record.fields)[name]
+    over = dict(record.fields)[name].bare
+    if holds_map(over):
+        raise DeclarationError(
+            f"{name}: a broadcast state cannot keep a dict",
+            next="declare a list of a dataclass with a key and a value.",
+        )
     return StoredField(name=name, kind=Latest.name, source=name, over=over, type=over.with_null(True))
 
 
@@ -190,10 +199,13 @@ def bind_process_field(where: str, declared: StateDescriptor) -> StoredField:
     """Returns the stored form of a field of a process.
 
     Raises:
-        DeclarationError: the initial value is not None, a bool, a number or a text, or a ttl leaves nothing to write.
+        DeclarationError: the initial value is not of the declared type, or a ttl leaves nothing to write.
     """
+    from tidemark.model.kinds.base.process_kind import stored_initial
+
     at = f"{where}.{declared.name}"
-    return _stored(declared, declared.state_kind.bound(at, declared, FieldType("struct")))
+    found = _stored(declared, declared.state_kind.bound(at, declared, FieldType("struct")))
+    return replace(found, initial=stored_initial(at, declared))
 
 
 def _stored(declared: StateDescriptor, found: "Input") -> StoredField:

@@ -226,7 +226,7 @@ class SparkBatch:
         with translate_spark_errors():
             rows = self._emitting(uid).sunk(uid).orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
-            yield from part.to_pylist()
+            yield from part.to_pylist(maps_as_pydicts="strict")
 
     def count_rejected(self) -> int:
         """Counts records that at least one operator rejected, from the statistics or by a query; see `ports.Batch`."""

@@ -29,10 +29,10 @@ class Avro(RegistryFormat):
     Confluent's frame is a zero byte, and the id of the schema as four bytes.
 
     A field of the record gets the field of the same name in the writer's schema. Other fields of the writer are passed
-    over; a field that the writer lacks is null, so it has to allow null. Types promote as in Avro: int and long to
-    `float`, string to `bytes` and back. Besides, int and long fill a `Decimal`, and an enum fills a `str`. Of the
-    logical types, decimal, date and all timestamps are read as such; a local timestamp counts as UTC. NaN and infinity
-    are out of range, as in JSON.
+    over; a field that the writer lacks has its default, or is null, so it needs one of the two. Types promote as in
+    Avro: int and long to `float`, string to `bytes` and back. Besides, int and long fill a `Decimal`, and an enum fills
+    a `str`. Of the logical types, decimal, date and all timestamps are read as such; a local timestamp counts as UTC.
+    NaN and infinity are out of range, as in JSON.
 
     Attributes:
         schema: the schema as JSON, for values without a frame, all of which it has written.
@@ -65,7 +65,9 @@ class Avro(RegistryFormat):
             Reason.SCHEMA_MISMATCH,
             Reason.NULL_FIELD,
             Reason.WRONG_TYPE,
+            Reason.BAD_FORMAT,
             Reason.OUT_OF_RANGE,
+            Reason.UNKNOWN_MEMBER,
         )
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import local
 from typing import Any
 
@@ -28,6 +28,7 @@ from tidemark.formats.avro_binary import (
     read_text,
 )
 from tidemark.formats.avro_schema import AvroType
+from tidemark.formats.json import check_names, check_scalar, default_of
 from tidemark.formats.record_format import BadRecord
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -141,15 +142,15 @@ def _map(value: Read) -> Read:
     return read
 
 
-def _fields(readers: Sequence[tuple[str, Read]], absent: Sequence[str]) -> Read:
+def _fields(readers: Sequence[tuple[str, Read]], absent: Sequence[tuple[str, FieldType]]) -> Read:
     def read(raw: bytes, at: int) -> tuple[dict[str, Any], int]:
         found = dict[str, Any]()
         for name, field in readers:
             value, at = field(raw, at)
             if name:
                 found[name] = value
-        for name in absent:
-            found[name] = None
+        for name, of in absent:
+            found[name] = default_of(of)
         return found, at
 
     return read
@@ -259,9 +260,9 @@ class _Readers:
         for name, wanted in to.fields:
             if name in there:
                 readers[name] = self.value(there[name], wanted, prefix + name)
-            elif not wanted.nullable:
+            elif not wanted.nullable and wanted.default is None:
                 raise Mismatch(prefix + name)
-        absent = [name for name, _ in to.fields if name not in there]
+        absent = [(name, wanted) for name, wanted in to.fields if name not in there]
         in_order = [
             (name, readers[name]) if name in readers else ("", self._skips.read(inner)) for name, inner in of.fields
         ]
@@ -277,12 +278,13 @@ class _Readers:
         if to.element is not None and of.items is not None and (of.kind == "map") == (to.kind == "map"):
             if of.items.takes_no_bytes():
                 raise Mismatch(f"{path}[]")
-            return (_array if of.kind == "array" else _map)(self.value(of.items, to.element, f"{path}[]"))
+            read = self.value(of.items, to.element, f"{path}[]")
+            return _array(read) if to.key is None else _then(_map(read), partial(check_names, key=to.key, path=path))
         convert = _CONVERSIONS.get(to.kind)
         found = None if convert is None else convert(of, to, path)
         if found is None:
             raise Mismatch(path)
-        return found
+        return _then(found, partial(check_scalar, of=to, path=path)) if to.form or to.members else found
 
     def _of_union(self, of: AvroType, to: FieldType, path: str) -> Read:
         branches, fits = list[Read](), False

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.json import parse_scalar, plain_value
+from tidemark.formats.json import default_of, parse_scalar, plain_value
 from tidemark.formats.record_format import BadRecord, RecordFormat, decode_text
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -19,8 +19,9 @@ _BOOL = {"true": True, "false": False}
 class Csv(RecordFormat):
     """One row per value; a field of the record gets the column of its name. Columns that no field names are ignored.
 
-    An empty column is null where null is legal, and the empty text for a `str`. Numbers are written as in JSON, `bool`
-    as true or false, everything else as in `formats.Json`: ISO-8601 and base64. Quoted columns may contain delimiters,
+    An empty column is null where null is legal, and the empty text for a `str`; a default fills a field that is no
+    column. Numbers are written as in JSON, `bool` as true or false, everything else as in `formats.Json`: ISO-8601 and
+    base64. Quoted columns may contain delimiters,
     line ends and doubled quotes. A value with two rows is refused, and so is one with more or fewer columns, or with a
     column of more than 131,072 characters.
 
@@ -54,6 +55,7 @@ class Csv(RecordFormat):
             Reason.WRONG_TYPE,
             Reason.BAD_FORMAT,
             Reason.OUT_OF_RANGE,
+            Reason.UNKNOWN_MEMBER,
         )
     )
 
@@ -81,22 +83,22 @@ class Csv(RecordFormat):
         """
         found = super().bind(record)
         for name, of in found.fields:
-            if name not in self._names:
+            if name not in self._names and of.default is None:
                 raise DeclarationError(
                     f"{record.__name__}.{name} is no column of Csv({self.columns!r})",
-                    next="name the field as one of its columns.",
+                    next="name the field as one of its columns, or give it a default.",
                 )
-            if of.fields or of.element is not None:
+            if name in self._names and not of.is_scalar:
                 raise DeclarationError(
                     f"{record.__name__}.{name}: a column of CSV is a single value",
-                    next="declare a bool, int, float, Decimal, str, bytes, date or datetime, or omit the field.",
+                    next="declare one value of any type, or omit the field.",
                 )
         return found
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
         found = dict(zip(self._names, self._row(decode_text(value)), strict=True))
-        return {name: _value(found[name], of, name) for name, of in record.fields}
+        return {name: _value(found[name], of, name) if name in found else default_of(of) for name, of in record.fields}
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`."""
@@ -121,12 +123,10 @@ class Csv(RecordFormat):
 
 
 def _value(text: str, of: FieldType, path: str) -> Any:  # noqa: ANN401
-    if text == "" and (of.nullable or of.kind != "str"):
+    if text == "" and (of.nullable or of.kind != "str" or of.form):
         if of.nullable:
             return None
         raise BadRecord(Reason.NULL_FIELD.at(path))
-    if of.kind == "str":
-        return text
     if of.kind == "bool":
         if text not in _BOOL:
             raise BadRecord(Reason.WRONG_TYPE.at(path))

@@ -8,9 +8,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -32,7 +34,11 @@ _FORMATS = {
     "date": re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "bytes": re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
     "decimal": re.compile("-?[0-9]+([.][0-9]+)?"),
+    "uuid": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    "time": re.compile("[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?"),
 }
+_DAY = re.compile("([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9].*)?")
+"""The times of a day: there is no 24:00 and no leap second."""
 _WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
 _NUMBER = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 38
@@ -72,6 +78,7 @@ class Json(RecordFormat):
             Reason.WRONG_TYPE,
             Reason.BAD_FORMAT,
             Reason.OUT_OF_RANGE,
+            Reason.UNKNOWN_MEMBER,
         )
     )
 
@@ -164,6 +171,8 @@ def _fields(found: dict[str, Any], of: FieldType, prefix: str) -> dict[str, Any]
 
 
 def _field(found: dict[str, Any], name: str, of: FieldType, path: str) -> Any:
+    if name not in found and of.default is not None:
+        return default_of(of)
     if name not in found and not of.nullable:
         raise BadRecord(Reason.MISSING_FIELD.at(path))
     return _value(found.get(name), of, path)
@@ -176,33 +185,81 @@ def _value(value: Any, of: FieldType, path: str) -> Any:
         raise BadRecord(Reason.NULL_FIELD.at(path))
     if of.kind == "struct":
         return _fields(_of_type(value, dict, path), of, f"{path}.")
+    if of.key is not None and of.element is not None:
+        return _entries(_of_type(value, dict, path), of.key, of.element, f"{path}{{}}")
     if of.element is not None:
         return [_value(v, of.element, f"{path}[]") for v in _of_type(value, list, path)]
+    return _member(_scalar(value, of, path), of, path)
+
+
+def _entries(found: dict[str, Any], key: FieldType, element: FieldType, path: str) -> dict[Any, Any]:
+    """Returns a map in the order of its keys. Of several reasons the least counts, because members have no order."""
+    made, reasons = dict[Any, Any](), list[str]()
+    for name in sorted(found):
+        try:
+            made[_value(name, key, path)] = _value(found[name], element, path)
+        except BadRecord as error:
+            reasons.append(str(error))
+    if reasons:
+        raise BadRecord(min(reasons))
+    return made
+
+
+def _scalar(value: Any, of: FieldType, path: str) -> Any:
     if of.kind == "bool":
         return _of_type(value, bool, path)
     if of.kind in ("int", "float"):
         return _number(value, of, path)
-    if of.kind == "str":
+    if of.kind == "str" and not of.form:
         return _text(value, path)
     return _formatted(value, of, path)
 
 
+def _member(value: Any, of: FieldType, path: str) -> Any:
+    if of.members and value not in of.members:
+        raise BadRecord(Reason.UNKNOWN_MEMBER.at(path))
+    return value
+
+
+def default_of(of: FieldType) -> Any:
+    """Returns the value of a missing field: its default, or null."""
+    return None if of.default is None else _value(_parsed(of.default), of, "")
+
+
+def check_scalar(value: object, of: FieldType, path: str) -> Any:
+    """Returns a text or an integer of another format as a UUID, a time, or a member of an Enum.
+
+    Raises:
+        BadRecord: it is none.
+    """
+    return parse_scalar(str(value), of, path)
+
+
+def check_names(found: Mapping[str, Any], key: FieldType, path: str) -> dict[str, Any]:
+    """Returns a map of another format in the order of its keys.
+
+    Raises:
+        BadRecord: a key is no member of an Enum.
+    """
+    return {_member(name, key, f"{path}{{}}"): found[name] for name in sorted(found)}
+
+
 def parse_scalar(text: str, of: FieldType, path: str) -> Any:
-    """Returns the number, date, time or bytes in a text of another format than JSON, written as in JSON.
+    """Returns the text, number, date, time or bytes in a text of another format than JSON, written as in JSON.
 
     Args:
         text: without quotes.
-        of: a type that is neither `str`, `bool` nor composed.
+        of: a type that is neither `bool` nor composed.
         path: names the field in the reason.
 
     Raises:
         BadRecord: it is none, or it does not fit the type.
     """
     if of.kind not in ("int", "float"):
-        return _formatted(text, of, path)
+        return _member(_scalar(text, of, path), of, path)
     if not _NUMBER.fullmatch(text):
         raise BadRecord(Reason.WRONG_TYPE.at(path))
-    return _number(_Number(text), of, path)
+    return _member(_number(_Number(text), of, path), of, path)
 
 
 def _of_type(value: Any, kind: type, path: str) -> Any:
@@ -244,7 +301,7 @@ def _formatted(value: Any, of: FieldType, path: str) -> Any:
             raise BadRecord(Reason.OUT_OF_RANGE.at(path))
     else:
         _text(value, path)
-    if not _FORMATS[of.kind].fullmatch(value):
+    if not _FORMATS[of.form or of.kind].fullmatch(value):
         raise BadRecord(Reason.BAD_FORMAT.at(path))
     try:
         return _parse_scalar(str(value), of)
@@ -253,6 +310,8 @@ def _formatted(value: Any, of: FieldType, path: str) -> Any:
 
 
 def _parse_scalar(text: str, of: FieldType) -> Any:
+    if of.form:
+        return text.lower() if of.form == "uuid" else _time(text)
     if of.kind == "date":
         return date.fromisoformat(text)
     if of.kind == "timestamp":
@@ -266,7 +325,16 @@ def _parse_scalar(text: str, of: FieldType) -> Any:
     whole, _, fraction = text.partition(".")
     if len(fraction.rstrip("0")) > of.scale or len(whole.lstrip("-").lstrip("0")) > of.digits - of.scale:
         raise ValueError("more digits than declared")
-    return Decimal(f"{whole}.{fraction[: of.scale].ljust(of.scale, '0')}")
+    number = Decimal(f"{whole}.{fraction[: of.scale].ljust(of.scale, '0')}")
+    return number or number.copy_abs()  # engines know no -0
+
+
+def _time(text: str) -> str:
+    """Returns the text of a time as Python writes it: seconds always, microseconds unless they are 0."""
+    if not _DAY.fullmatch(text):
+        raise ValueError("not a time of a day")
+    micros = text[9:15].ljust(6, "0")
+    return (text[:8] if text[5:] else f"{text}:00") + (f".{micros}" if micros.strip("0") else "")
 
 
 def _refuse_offset(text: str) -> None:
@@ -284,15 +352,19 @@ def plain_value(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain_value(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): plain_value(v) for k, v in value.items()}
+        return {str(k.value if isinstance(k, Enum) else k): plain_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, bytes):
         from base64 import b64encode
 
         return b64encode(value).decode()
+    if isinstance(value, UUID):
+        return str(value)
     return format(value, "f") if isinstance(value, Decimal) else value

@@ -19,7 +19,12 @@ _TIMESTAMP = f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _DECIMAL = "-?[0-9]+([.][0-9]+)?"
-_FORMATS = {"timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal": _DECIMAL}
+_UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_TIME = "[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?"
+_DAY = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9].*)?"
+_FORMATS = {
+    "timestamp": _TIMESTAMP, "date": _DATE, "bytes": _BASE64, "decimal": _DECIMAL, "uuid": _UUID, "time": _TIME,
+}  # fmt: skip
 
 
 def parsed_sql(text: str = TEXT) -> str:
@@ -97,6 +102,8 @@ class Decoder:
     values: list[str] = field(default_factory=list)
     reason: str = ""
     record: str = ""
+    _given: list[str] = field(default_factory=list)
+    """The variants that are null where the field is missing: it has no default."""
 
     def __post_init__(self) -> None:
         reasons, values = [], []
@@ -110,9 +117,11 @@ class Decoder:
     def _at(self, json_path: str, path: str, of: FieldType) -> _Leaf:
         number = len(self.variants)
         variant, json_type = f"_v{number}", f"_t{number}"
-        self.variants.append(f"try_variant_get(_parsed, '{json_path}', 'variant') AS {variant}")
+        self.variants.append(f"{_found('_parsed', json_path, of)} AS {variant}")
         self.json_types.append(f"schema_of_variant({variant}) AS {json_type}")
-        if of.kind == "list":
+        if of.default is None:
+            self._given.append(variant)
+        if of.kind in ("list", "map") or (of.kind == "struct" and of.default is not None):
             return _checked(variant, json_type, path, of)
         if of.kind != "struct":
             return _scalar(self._in_columns(_Scalar(variant, json_type, _text(variant), ""), number, of), path, of)
@@ -122,14 +131,14 @@ class Decoder:
     def _in_columns(self, found: _Scalar, number: int, of: FieldType) -> _Scalar:
         """Returns the same scalar with its text and its value in columns."""
         text, value = f"_x{number}", f"_c{number}"
-        if of.kind in _FORMATS:
+        if _form(of) in _FORMATS:
             self.json_types.append(f"{found.text} AS {text}")
         self.values.append(f"{_value(found.variant, text, of)} AS {value}")
         return _Scalar(found.variant, found.json_type, text, value)
 
     def _envelope(self) -> str:
         # A value with a field is an object. Its type, a long text, is only computed if no field is found.
-        bare = " AND ".join(f"_v{n} IS NULL" for n in range(len(self.variants)))
+        bare = " AND ".join(f"{variant} IS NULL" for variant in self._given) or "true"
         is_object = "startswith(schema_of_variant(try_variant_get(_parsed, '$[0]', 'variant')), 'OBJECT<')"
         broken = (
             ("value IS NULL", Reason.NULL_VALUE),
@@ -154,10 +163,12 @@ def _checked(variant: str, json_type: str, path: str, of: FieldType, depth: int 
     """Returns a field that is not a struct reached through structs: a scalar, a list, or anything inside a list."""
     if of.kind == "list" and of.element is not None:
         return _list(variant, json_type, path, of, depth)
+    if of.key is not None and of.element is not None:
+        return _map(variant, json_type, path, of, depth)
     if of.kind == "struct":
         inner = []
         for name, t in of.fields:
-            at = f"try_variant_get({variant}, '$.{name}', 'variant')"
+            at = _found(variant, f"$.{name}", t)
             inner.append((name, _checked(at, f"schema_of_variant({at})", f"{path}.{name}", t, depth)))
         return _struct(variant, json_type, path, of, inner)
     text = _text(variant)
@@ -184,6 +195,39 @@ def _list(variant: str, json_type: str, path: str, of: FieldType, depth: int) ->
     return _Leaf(variant, json_type, reason, value)
 
 
+def _map(variant: str, json_type: str, path: str, of: FieldType, depth: int) -> _Leaf:
+    """Returns a map in the order of its keys. Of several reasons the least counts, because members have no order."""
+    assert of.key is not None and of.element is not None  # noqa: S101, PT018  (for the type checker)
+    entries, name = f"try_variant_get({variant}, '$', 'map<string, variant>')", f"_e{depth}"
+    names = f"array_sort(map_keys({entries}))"
+    held = f"try_element_at({entries}, {name})"
+    item_type = f"coalesce(schema_of_variant({held}), 'VOID')"
+    item = _checked(f"coalesce({held}, parse_json('null'))", item_type, f"{path}{{}}", of.element, depth + 1)
+    tests = " ".join(f"WHEN {test} THEN '{reason.at(f'{path}{{}}')}'" for test, reason in _member_misfits(name, of.key))
+    reason_of = f"CASE {tests} ELSE {item.reason} END" if tests else item.reason
+    found = f"filter(transform({names}, {name} -> {reason_of}), _r -> _r IS NOT NULL)"
+    mismatch = f"WHEN NOT startswith({json_type}, 'OBJECT<') THEN '{Reason.WRONG_TYPE.at(path)}'"
+    reason = f"CASE {_absent(variant, json_type, path, of)} {mismatch} ELSE array_min({found}) END"
+    made = f"map_from_arrays({names}, transform({names}, {name} -> {item.value}))"
+    return _Leaf(variant, json_type, reason, f"CASE WHEN startswith({json_type}, 'OBJECT<') THEN {made} END")
+
+
+def _found(variant: str, json_path: str, of: FieldType) -> str:
+    """Returns the variant at a path, or the default of a missing field; a JSON null is not missing."""
+    found = f"try_variant_get({variant}, '{json_path}', 'variant')"
+    return found if of.default is None else f"coalesce({found}, parse_json({_literal(of.default)}))"
+
+
+def _literal(text: str) -> str:
+    """Returns a string literal of Spark."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _form(of: FieldType) -> str:
+    return of.form or of.kind
+
+
 def _absent(variant: str, json_type: str, path: str, of: FieldType) -> str:
     if of.nullable:
         return f"WHEN {variant} IS NULL OR {json_type} = 'VOID' THEN NULL"
@@ -193,9 +237,18 @@ def _absent(variant: str, json_type: str, path: str, of: FieldType) -> str:
 
 def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
     """Returns conditions in order; the first that holds is the reason. A condition may rely on the previous ones."""
+    return [*_type_misfits(found, of), *_member_misfits(found.value, of)]
+
+
+def _member_misfits(value: str, of: FieldType) -> list[tuple[str, Reason]]:
+    members = ", ".join(_literal(m) if isinstance(m, str) else str(m) for m in of.members)
+    return [(f"{value} NOT IN ({members})", Reason.UNKNOWN_MEMBER)] if members else []
+
+
+def _type_misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
     json_type, text, value = found.json_type, found.text, found.value
     is_decimal = f"startswith({json_type}, 'DECIMAL(')"
-    if of.kind in ("bool", "str"):
+    if _form(of) in ("bool", "str"):
         wanted = "BOOLEAN" if of.kind == "bool" else "STRING"
         return [(f"{json_type} != '{wanted}'", Reason.WRONG_TYPE)]
     if of.kind == "int":
@@ -212,7 +265,7 @@ def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
     numbers = f"{json_type} IN ('BIGINT', 'STRING') OR {is_decimal}" if of.kind == "decimal" else "false"
     misfits = [
         (f"{json_type} != 'STRING' AND NOT ({numbers})", Reason.WRONG_TYPE),
-        (f"NOT {matches_sql(text, _FORMATS[of.kind])}", Reason.BAD_FORMAT),
+        (f"NOT {matches_sql(text, _FORMATS[_form(of)])}", Reason.BAD_FORMAT),
         (f"NOT ({_fits(text, value, of)})", Reason.OUT_OF_RANGE),
     ]
     # The parser makes a number with an exponent or more than 38 digits a double, which is not exactly the number.
@@ -223,6 +276,8 @@ def _misfits(found: _Scalar, of: FieldType) -> list[tuple[str, Reason]]:
 def _fits(text: str, value: str, of: FieldType) -> str:
     if of.kind == "decimal":
         return f"{value} IS NOT NULL AND {matches_sql(text, f'-?[0-9]+([.][0-9]{{0,{of.scale}}}0*)?')}"
+    if of.form:
+        return matches_sql(text, _DAY) if of.form == "time" else "true"
     if of.kind == "bytes":
         return f"{value} IS NOT NULL"
     least, most = ("0001-01-01", "9999-12-31") if of.kind == "date" else (
@@ -236,8 +291,10 @@ def _text(variant: str) -> str:
 
 
 def _value(variant: str, text: str, of: FieldType) -> str:
-    if of.kind not in _FORMATS:
+    if _form(of) not in _FORMATS:
         return f"try_variant_get({variant}, '$', '{of.sql}')"
+    if of.form:
+        return f"lower({text})" if of.form == "uuid" else _time(text)
     if of.kind == "bytes":
         return f"try_to_binary({text}, 'base64')"
     if of.kind == "timestamp":
@@ -245,3 +302,10 @@ def _value(variant: str, text: str, of: FieldType) -> str:
         whole = f"substr({text}, 1, 16) || ':00' || substr({text}, 17)"
         text = f"CASE WHEN substr({text}, 17, 1) IN ('Z', '+', '-') THEN {whole} ELSE {text} END"
     return f"try_cast({text} AS {of.sql})"
+
+
+def _time(text: str) -> str:
+    """Returns the text of a time as Python writes it: seconds always, microseconds unless they are 0."""
+    micros = f"rpad(substr({text}, 10), 6, '0')"
+    whole = f"CASE WHEN length({text}) = 5 THEN {text} || ':00' ELSE substr({text}, 1, 8) END"
+    return f"{whole} || CASE WHEN {micros} = '000000' THEN '' ELSE '.' || {micros} END"

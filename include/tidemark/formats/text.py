@@ -42,7 +42,7 @@ class Text(RecordFormat):
             DeclarationError: the record is not a dataclass with a single `str` field.
         """
         found = super().bind(record)
-        if [of for _, of in found.fields] != [_TEXT]:
+        if [of.bare for _, of in found.fields] != [_TEXT]:
             raise DeclarationError(
                 f"{record.__name__} does not fit Text(): a text fills one field of type str",
                 next="declare a dataclass with exactly one field, a str that is not optional.",

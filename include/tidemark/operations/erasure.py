@@ -14,7 +14,7 @@ from tidemark.coordinator.retention.erasure_search import KeyOccurrences
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
 from tidemark.errors import NotFoundError
-from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema, key_text, typed_key
 from tidemark.operations.reads import refuse_stateless
 
 T = TypeVar("T")
@@ -170,9 +170,7 @@ def _columns(schema: OperatorSchema, values: Sequence[T]) -> dict[str, T]:
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:
     """The texts that `typed_key` can parse again."""
-    return tuple(
-        v.isoformat() if isinstance(v, date) else str(v).lower() if v in (True, False) else str(v) for v in values
-    )
+    return tuple(v.isoformat() if isinstance(v, date) else key_text(v) for v in values)
 
 
 def describe_erasure(report: ErasureReport) -> ErasureFacts:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -16,6 +16,7 @@ from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.object_keys import query_key
+from tidemark.model.core.key_texts import key_value
 from tidemark.model.retention.savepoint import TombstoneRecord
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, with_state
 from tidemark.operations import savepoints
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidemark.model.portable_sql.dialects import Dialect
-
-_YES = {"true": True, "false": False}
 
 
 def list_checkpoints(context: Context, name: str, limit: int | None = None) -> list[Checkpoint]:
@@ -265,25 +264,9 @@ def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...
 
 def _parse(column: KeyColumn, text: str) -> object:
     try:
-        if column.type.kind == "int":
-            return _int64(text)
-        if column.type.kind == "bool":
-            return _YES[text.lower()]
-        if column.type.kind == "date":
-            return date.fromisoformat(text)
-        if column.type.kind == "timestamp":
-            at = datetime.fromisoformat(text)
-            return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except (ValueError, KeyError) as error:
-        raise UsageError(f"not a {column.type.kind}: {text!r}", next=f"give a value for {column.name}.") from error
-    return text
-
-
-def _int64(text: str) -> int:
-    number = int(text)
-    if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{number} has more than 64 bits")
-    return number
+        return key_value(column.type, text)
+    except ValueError as error:
+        raise UsageError(f"not a {column.type.word}: {text!r}", next=f"give a value for {column.name}.") from error
 
 
 @contextmanager

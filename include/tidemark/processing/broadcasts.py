@@ -20,15 +20,17 @@ def broadcast_records(broadcast: Broadcast, rows: Iterable[Mapping[str, Any]]) -
     Raises:
         StateOverflowError: there are more than `max_keys` keys.
     """
-    load = codec_of(record_shape(broadcast.source.record)).copy
+    shape = record_shape(broadcast.source.record)
+    load = codec_of(shape).copy
     names = [name for name, _ in broadcast.source.schema.fields]
     keys = tuple(broadcast.key_by)
     found: dict[Any, Any] = {}
     for row in rows:
         if len(found) == broadcast.max_keys:
             raise too_large(broadcast)
-        key = tuple(row[name] for name in keys)
-        found[key if len(key) > 1 else key[0]] = load({name: row[name] for name in names})
+        held = load({name: row[name] for name in names})
+        key = tuple(getattr(held, name) for name in keys)
+        found[key if len(key) > 1 else key[0]] = held
     return found
 
 

@@ -1,9 +1,10 @@
 """One field of one key's live state: reading, assigning, expiry, and the changes to write."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tidemark.model.kinds.base.process_kind import initial_of
 from tidemark.model.schema.operator_schema import StoredField
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.value_codec import Codec, DoesNotFit, type_of
@@ -23,6 +24,7 @@ class CellType:
         ttl_ms: time to live; None = for ever.
         hides: whether expired values are hidden from the function.
         renews: whether a read is an access.
+        initial: of a value, what a key without one has, in stored form.
     """
 
     field: StoredField
@@ -31,14 +33,14 @@ class CellType:
     ttl_ms: int | None = None
     hides: bool = True
     renews: bool = False
+    initial: Any = None
 
     @classmethod
     def of(cls, field: StoredField, codec: Codec, keys: Codec | None = None) -> "CellType":
         """Returns the type of a field's cells."""
+        made = cls(field=field, codec=codec, keys=keys, initial=initial_of(field))
         ttl = field.ttl
-        if ttl is None:
-            return cls(field=field, codec=codec, keys=keys)
-        return cls(field=field, codec=codec, keys=keys, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
+        return made if ttl is None else replace(made, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
 
     def is_expired(self, at: int, now: int) -> bool:
         """Whether a value last accessed at `at` has expired."""
@@ -111,13 +113,13 @@ class ValueCell:
         """Returns the value, or the initial one if there is none; see `model.core.ttl` for expired values."""
         at, of = self._at, self._type
         if at is None:
-            return of.field.initial
+            return self._initial()
         if of.ttl_ms is not None:
             now = self._clock.now
             if at + of.ttl_ms <= now:
                 value = self._value
                 self.clear()
-                return of.field.initial if of.hides else value
+                return self._initial() if of.hides else value
             if of.renews and at != now:
                 self._at, self._changed = now, True
         if of.codec.changeable:
@@ -136,19 +138,28 @@ class ValueCell:
 
     def clear(self) -> None:
         """Clears the value."""
-        if self._at is not None:
-            self._plain = self._value = self._at = self._read_at = None
-            self._changed = True
+        self._changed = self._changed or self._at is not None
+        self._plain = self._value = self._at = self._read_at = None
 
     def settle(self) -> bool:
         """See `Cell`."""
         if self._read_at is not None:
             plain = self._type.dump(self._value)
-            if plain != self._plain:
+            if plain != (self._type.initial if self._at is None else self._plain):
                 self._plain, self._at, self._changed = plain, self._read_at, True
         if self._at is not None and self._type.hides and self._type.is_expired(self._at, self._clock.now):
             self.clear()
         return self._changed
+
+    def _initial(self) -> Any:
+        """Returns the initial value; one that the function changes in place becomes the value."""
+        of = self._type
+        if not of.codec.changeable or of.initial is None:
+            return of.codec.copy(of.initial)
+        if self._value is None:
+            self._value = of.codec.copy(of.initial)
+        self._read_at = self._clock.now
+        return self._value
 
     @property
     def is_present(self) -> bool:

@@ -1,7 +1,7 @@
 """Passes one key after another through a process function: records in, rows of state and emitted records out."""
 
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -18,7 +18,7 @@ from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.live import StateResult, StateType, StoredRow, settle
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
-from tidemark.processing.shapes import shape_of
+from tidemark.processing.shapes import Shape, shape_of
 from tidemark.processing.value_codec import DoesNotFit
 
 # Messages for a process function that fails, or leaves more state than allowed.
@@ -70,6 +70,13 @@ def _is_ours(file: str) -> bool:
 Key = tuple[Any, ...]
 
 
+def key_loads(paths: Iterable[str], record: Shape | None) -> tuple[Callable[[Any], Any] | None, ...]:
+    """Returns, per key column, what makes its value of its stored form; empty if all are the same."""
+    shapes = [None if record is None else record.at(path) for path in paths]
+    loads = tuple(None if shape is None else shape.load for shape in shapes)
+    return loads if any(loads) else ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Processing:
     """A process operator that is ready to run anywhere: all annotations are resolved.
@@ -81,6 +88,7 @@ class Processing:
         checkpoint: id of the new checkpoint.
         broadcast: records of broadcast states, by uid and key.
         lists: its operator state; None if it declares none.
+        keys: per key column what makes the value that the function gets of its stored form; None = they are the same.
     """
 
     operator: Process
@@ -89,6 +97,7 @@ class Processing:
     checkpoint: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     lists: OperatorStateType | None = None
+    keys: tuple[Callable[[Any], Any] | None, ...] = ()
 
     @classmethod
     def of(
@@ -98,8 +107,9 @@ class Processing:
         checkpoint: int,
         broadcast: Mapping[str, Mapping[Any, Any]] | None = None,
         lists: OperatorStateType | None = None,
+        record: Shape | None = None,
     ) -> "Processing":
-        """Binds a declaration to its stored schema."""
+        """Binds a declaration to its stored schema; the shape of its records says what its keys are in Python."""
         shapes = {d.name: shape_of(d.hint, f"{operator.uid}.{d.name}") for d in operator.state.descriptors}
         return cls(
             operator=operator,
@@ -108,6 +118,7 @@ class Processing:
             checkpoint=checkpoint,
             broadcast=broadcast or {},
             lists=lists,
+            keys=key_loads([k.source for k in schema.keys], record),
         )
 
     def process(self, key: Key, stored: Sequence[StoredRow], records: Iterable[PositionedRecord], out: Output) -> None:
@@ -167,7 +178,7 @@ class Processing:
         emitted: list[Emitted],
         task: TaskState | None,
     ) -> None:
-        handed = [key if len(key) > 1 else key[0], records, live]
+        handed = [self._key(key), records, live]
         if self._takes_broadcast:
             handed.append(self.broadcast)
         function = self.operator.function
@@ -182,6 +193,12 @@ class Processing:
             output, fields = self.encoder.encode(item)
             path = (*at.path, next(numbers[output]))
             emitted.append(Emitted(at.topic, at.partition, at.offset, path, at.event_time, fields, output))
+
+    def _key(self, key: Key) -> Any:
+        """Returns the key that the function gets: one value, or a tuple of several."""
+        if self.keys:
+            key = tuple(v if load is None else load(v) for v, load in zip(key, self.keys, strict=True))
+        return key if len(key) > 1 else key[0]
 
     def _rows(self, key: Key, was_stored: bool, came_to: StateResult) -> list[tuple[Any, ...]]:
         """Returns the key's own row, then one row per changed entry; if nothing is left, tombstones of all of them.

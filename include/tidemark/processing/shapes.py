@@ -5,25 +5,47 @@ resolve annotations.
 """
 
 import types as python_types
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from datetime import time
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from tidemark.model.core.types import FieldType, field_type
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A stored type and the Python class of its structs.
+    """A stored type and the Python class of its values.
 
     Attributes:
         type: the stored type.
-        cls: of a struct, its dataclass; otherwise None.
+        cls: the class of values that are stored as something else: a dataclass, an Enum, UUID, time; otherwise None.
         inner: of a list its element; of a map key and value; of a struct its fields, in order.
     """
 
     type: FieldType
     cls: Any = None
     inner: tuple["Shape", ...] = ()
+
+    @property
+    def load(self) -> Callable[[Any], Any] | None:
+        """Returns a function from the stored form of a scalar to its value; None = they are the same."""
+        if self.cls is None or self.type.kind == "struct":
+            return None
+        if self.cls is time:
+            return time.fromisoformat
+        if self.cls is UUID:
+            return UUID
+        found: Callable[[Any], Any] = {member.value: member for member in self.cls}.__getitem__
+        return found
+
+    def at(self, path: str) -> "Shape | None":
+        """Returns the shape at a dotted path in a struct; None if there is none."""
+        found: Shape | None = self
+        for step in path.split("."):
+            found = found.inner[found.names.index(step)] if found is not None and step in found.names else None
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,7 +67,8 @@ def shape_of(hint: Any, where: str) -> Shape:
         return Shape(found, bare, inner)
     if found.element is not None:
         return Shape(found, None, tuple(shape_of(a, where) for a in get_args(bare)))
-    return Shape(found)
+    is_class = isinstance(bare, type) and (found.form or found.members)
+    return Shape(found, bare if is_class else None)
 
 
 def record_shape(cls: type) -> Shape:
@@ -74,6 +97,6 @@ def is_changeable(shape: Shape) -> bool:
     """Whether a value is mutable: a list, a dict, a dataclass that is not frozen, or one that contains such a value."""
     if shape.type.element is not None:
         return True
-    if shape.cls is None:
+    if shape.cls is None or shape.type.kind != "struct":
         return False
     return not shape.cls.__dataclass_params__.frozen or any(map(is_changeable, shape.inner))

@@ -1,16 +1,18 @@
 """Converts values between the author's form and the stored form, without loss, or refuses them when they are assigned.
 
 Stored ("plain") forms are those that Arrow takes and DuckDB returns: numbers, text, bytes, dates, aware UTC datetimes,
-decimals of the declared scale, lists, and dicts for structs.
+decimals of the declared scale, lists, and dicts for structs. Members of an Enum are stored by value, UUIDs and times as
+text.
 """
 
 import decimal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from tidemark.model.core.default_values import stored_form
 from tidemark.model.core.types import FieldType
 from tidemark.processing.shapes import Shape, is_changeable
 
@@ -50,7 +52,7 @@ class Codec:
 
 def codec_of(shape: Shape) -> Codec:
     """Returns the codec of a shape; cached, because every value needs it."""
-    made = _collection(shape) if shape.inner else _SCALARS[shape.type.kind](shape.type)
+    made = _collection(shape) if shape.inner or shape.type.kind == "struct" else _scalar(shape)
     return Codec(
         dump=_or_none(made.dump) if shape.type.nullable else made.dump,
         load=made.load,
@@ -135,12 +137,47 @@ def _of_decimal(of: FieldType) -> Codec:
         number = Decimal(value) if type(value) is int else value
         if not isinstance(number, Decimal) or not number.is_finite():
             raise _refused(value, "Decimal")
-        found = _WIDE.quantize(number, unit) if abs(number) < bound else None
+        found = _WIDE.quantize(number, unit) if number.copy_abs() < bound else None
         if found is None or found != number:
             raise DoesNotFit(f"{value} does not fit {of.sql}")
         return found
 
     return Codec(dump=dump)
+
+
+def _scalar(shape: Shape) -> Codec:
+    of, made = shape.type, _SCALARS[shape.type.kind](shape.type)
+    if shape.cls is not None:
+        return replace(made, dump=_of_form(of) if of.form else _of_enum(shape.cls), load=shape.load)
+    return replace(made, dump=_of_literal(of, made.dump)) if of.members else made
+
+
+def _of_form(of: FieldType) -> Dump:
+    def dump(value: Any) -> str:
+        try:
+            return stored_form(value, of)
+        except TypeError:
+            raise _refused(value, of.form) from None
+
+    return dump
+
+
+def _of_enum(cls: Any) -> Dump:
+    def dump(value: Any) -> Any:
+        if type(value) is not cls:
+            raise _refused(value, cls.__name__)
+        return value.value
+
+    return dump
+
+
+def _of_literal(of: FieldType, plain: Dump) -> Dump:
+    def dump(value: Any) -> Any:
+        if plain(value) not in of.members:
+            raise _refused(value, of.shown)
+        return value
+
+    return dump
 
 
 _SCALARS: dict[str, Callable[[FieldType], Codec]] = {
@@ -158,6 +195,8 @@ _SCALARS: dict[str, Callable[[FieldType], Codec]] = {
 def _collection(shape: Shape) -> Codec:
     if shape.type.kind == "list":
         return _of_list(shape)
+    if shape.type.kind == "map":
+        return _of_map(shape)
     return _of_struct(shape, shape.cls)
 
 
@@ -174,6 +213,23 @@ def _of_list(shape: Shape) -> Codec:
         dump=dump,
         load=lambda plain: [load_one(v) for v in plain],
         size=lambda plain: 8 + sum(map(size_of, plain)),
+        changeable=True,
+    )
+
+
+def _of_map(shape: Shape) -> Codec:
+    keys, values = map(codec_of, shape.inner)
+
+    def dump(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise _refused(value, "dict")
+        made = {keys.dump(k): values.dump(v) for k, v in value.items()}
+        return dict(sorted(made.items()))
+
+    return Codec(
+        dump=dump,
+        load=lambda plain: {keys.copy(k): values.copy(v) for k, v in plain.items()},
+        size=lambda plain: sum(keys.bytes_of(k) + values.bytes_of(v) for k, v in plain.items()),
         changeable=True,
     )
 

@@ -38,7 +38,7 @@ def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[
     """
     for part in _rows(warehouse, table, checkpoint):
         for batch in _ordered(part, _PLACE).to_batches(max_chunksize=1000):
-            yield from batch.to_pylist()
+            yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 def found_rows(

@@ -24,6 +24,7 @@ from tidemark.model.schema.operator_schema import (
     run_columns,
 )
 from tidemark.sql.map_entries import compacted_rows, resolved_rows, single_rows
+from tidemark.sql.type_conversion import converted_sql
 
 _LONG_AGO = -(2**62)
 """Milliseconds, before all others: a time from which a ttl can be subtracted without an overflow."""
@@ -282,8 +283,7 @@ def _of_field(field: StoredField, there: StoredField | None, dialect: Dialect) -
             yield name, _literal(of, value, dialect)
         return
     for (name, of), (was, stored) in zip(field.accumulators, there.accumulators, strict=True):
-        cast = "" if of.sql == stored.sql else dialect.type(of)
-        yield name, f"CAST({quote(was)} AS {cast})" if cast else quote(was)
+        yield name, converted_sql(quote(was), stored, of, dialect)
     if field.is_cut:
         cut = quote(f"{there.name}__cut")
         yield f"{field.name}__cut", cut if there.is_cut else "CAST(NULL AS BOOLEAN)"

@@ -45,7 +45,9 @@ ROW = re.compile(r"^\| (.+?) \| `([a-z0-9_]+(?:: [\w ]+)?)` \|$", re.MULTILINE)
 def texts(section: str) -> Schemas:
     (first,) = re.findall(r"^```json\n(.*?)^```$", SECTIONS[section], re.DOTALL | re.MULTILINE)
     (second,) = re.findall(r"^Schema 8 is `(.+?)`", SECTIONS[section], re.MULTILINE)
-    return Schemas({7: SchemaText(type="AVRO", text=first), 8: SchemaText(type="AVRO", text=second)})
+    (third,) = re.findall(r"^Schema 5 is `(.+?)`", SECTIONS[section], re.MULTILINE)
+    found = {7: first, 8: second, 5: third}
+    return Schemas({number: SchemaText(type="AVRO", text=text) for number, text in found.items()})
 
 
 def format_of(section: str) -> tuple[formats.RecordFormat, type]:
@@ -54,7 +56,7 @@ def format_of(section: str) -> tuple[formats.RecordFormat, type]:
         case "JSON":
             return formats.Json(), order
         case "CSV":
-            return formats.Csv("customer,amount,at,note"), order
+            return formats.Csv("customer,amount,at,note,ref"), order
         case "JsonSchema":
             known = {7: SchemaText(type="JSON", text="{}"), 6: SchemaText(type="AVRO", text='"string"')}
             return formats.JsonSchema().bind_schemas(Schemas(known)), order

@@ -43,9 +43,11 @@ def stored_reader(of: FieldType) -> Reader:
 def object_reader(shape: Shape) -> Reader:
     """Returns a function that reads a column to values; structs become instances of their dataclasses."""
     if shape.type.kind != "struct":
+        if shape.type.key is not None:
+            return _maps(object_reader(shape.inner[0]), object_reader(shape.inner[1]))
         if shape.type.element is not None:
             return _lists(object_reader(shape.inner[0]))
-        return stored_reader(shape.type)
+        return _loaded(stored_reader(shape.type), shape.load)
     return _reader(shape.type, [object_reader(inner) for inner in shape.inner], builder(shape))
 
 
@@ -70,9 +72,17 @@ def _reader(of: FieldType, inner: Sequence[Reader], made: Callable[..., Any]) ->
         return _timestamps
     if of.kind == "struct":
         return lambda column: _structs(column, inner, made)
+    if of.key is not None and of.element is not None:
+        return _maps(stored_reader(of.key), stored_reader(of.element))
     if of.element is not None:
         return _lists(stored_reader(of.element))
     return _plain
+
+
+def _loaded(read: Reader, load: Callable[[Any], Any] | None) -> Reader:
+    if load is None:
+        return read
+    return lambda column: [None if plain is None else load(plain) for plain in read(column)]
 
 
 def _plain(column: Any) -> list[Any]:
@@ -97,14 +107,28 @@ def _structs(column: Any, inner: Sequence[Reader], made: Callable[..., Any]) -> 
 
 
 def _lists(read: Reader) -> Reader:
-    def lists(column: Any) -> list[Any]:
-        offsets = column.offsets.to_pylist()
-        first = offsets[0] if offsets else 0
-        values = read(column.values.slice(first, (offsets[-1] if offsets else 0) - first))
-        found: list[Any] = [values[a - first : b - first] for a, b in zip(offsets, offsets[1:], strict=False)]
-        if column.null_count:
-            known = column.is_valid().to_pylist()
-            return [row if valid else None for valid, row in zip(known, found, strict=True)]
-        return found
+    return lambda column: _sliced(column, lambda first, count: read(column.values.slice(first, count)))
 
-    return lists
+
+def _maps(read_key: Reader, read_item: Reader) -> Reader:
+    def entries(column: Any, first: int, count: int) -> list[Any]:
+        keys, items = read_key(column.keys.slice(first, count)), read_item(column.items.slice(first, count))
+        return list(zip(keys, items, strict=True))
+
+    def maps(column: Any) -> list[Any]:
+        found = _sliced(column, lambda first, count: entries(column, first, count))
+        return [None if row is None else dict(row) for row in found]
+
+    return maps
+
+
+def _sliced(column: Any, read: Callable[[int, int], list[Any]]) -> list[Any]:
+    """Returns the elements of each row of a list or map column; None where it is null."""
+    offsets = column.offsets.to_pylist()
+    first = offsets[0] if offsets else 0
+    values = read(first, (offsets[-1] if offsets else 0) - first)
+    found: list[Any] = [values[a - first : b - first] for a, b in zip(offsets, offsets[1:], strict=False)]
+    if column.null_count:
+        known = column.is_valid().to_pylist()
+        return [row if valid else None for valid, row in zip(known, found, strict=True)]
+    return found

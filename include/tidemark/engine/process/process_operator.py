@@ -233,8 +233,8 @@ def _streamed(task: ProcessTask) -> DataFrame:
         records = records.unionByName(_stored(task, keys))
     place = ["topic", "partition", "offset", "_path"]
     order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
-    processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists)
     shape = record_shape(task.record)
+    processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists, shape)
     authors = [operator.function, operator.state, task.record, *(output.emits for output in operator.outputs)]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -78,8 +79,10 @@ def _stats(footer: Any, bounded: frozenset[str]) -> str:
             continue
         found = [footer.row_group(g).column(at).statistics for g in range(footer.num_row_groups)]
         if found and all(s is not None and s.has_min_max and s.has_null_count for s in found):
-            least[name] = _json(min(s.min for s in found))
-            greatest[name] = _json(max(s.max for s in found))
+            # JSON has no exact number for a decimal, so its bounds stay in the file's footer.
+            if not any(isinstance(s.min, Decimal) for s in found):
+                least[name] = _json(min(s.min for s in found))
+                greatest[name] = _json(max(s.max for s in found))
             nulls[name] = sum(s.null_count for s in found)
     body = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
     return json.dumps(body, ensure_ascii=False)

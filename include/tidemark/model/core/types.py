@@ -6,11 +6,14 @@ microseconds. `X | None` may be null.
 """
 
 import types as python_types
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from datetime import date, datetime
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from datetime import date, datetime, time
 from decimal import Decimal
+from enum import Enum, Flag
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_field
@@ -45,6 +48,9 @@ class FieldType:
         fields: fields of a struct, in order.
         key: key type of a map.
         origin: of a record's field that the payload does not have, what fills it (`origins.Origin`); part of no column.
+        form: of a `str` that is the canonical text of another type: `uuid` or `time`; else empty.
+        members: of a `str` or an `int` the only legal values, in order of declaration: an `Enum` or a `Literal`.
+        default: of a record field, the value if it is missing, as JSON text in the form of `formats.Json`.
     """
 
     kind: str
@@ -55,6 +61,9 @@ class FieldType:
     fields: tuple[tuple[str, "FieldType"], ...] = ()
     key: "FieldType | None" = None
     origin: str = ""
+    form: str = ""
+    members: tuple[str | int, ...] = ()
+    default: str | None = None
 
     @property
     def sql(self) -> str:
@@ -68,27 +77,72 @@ class FieldType:
         return _SQL[self.kind]
 
     @property
+    def word(self) -> str:
+        """What messages call the type: `uuid`, `enum`, or its kind."""
+        return self.form or ("enum" if self.members else self.kind)
+
+    @property
+    def shown(self) -> str:
+        """The type for messages: its SQL type, or the form or the members of the text or the number that it is."""
+        if self.members:
+            return f"enum of {', '.join(map(repr, self.members))}"
+        if self.element is not None:
+            return (
+                f"ARRAY<{self.element.shown}>" if self.key is None else f"MAP<{self.key.shown}, {self.element.shown}>"
+            )
+        if self.kind == "struct":
+            return "STRUCT<" + ", ".join(f"{name}: {t.shown}" for name, t in self.fields) + ">"
+        return self.form or self.sql
+
+    @property
     def is_number(self) -> bool:
         """Whether sums and means are defined."""
-        return self.kind in ("int", "float", "decimal")
+        return self.kind in ("int", "float", "decimal") and not self.members
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one value, so that `distinct` is defined."""
+        return self.kind not in ("list", "map", "struct")
 
     @property
     def is_ordered(self) -> bool:
-        """Whether `min` and `max` are defined."""
-        return self.kind not in ("list", "map", "struct")
+        """Whether `min` and `max` are defined; texts of an Enum are in no order that its author meant."""
+        return self.is_scalar and not (self.members and self.kind == "str")
 
     def with_null(self, nullable: bool) -> "FieldType":
         """Returns the same type, with null legal or not."""
-        if self.nullable == nullable:
-            return self
-        return replace(self, nullable=nullable)
+        return self if self.nullable == nullable else replace(self, nullable=nullable)
 
     def with_origin(self, origin: str) -> "FieldType":
         """Returns the same type of a field with another origin."""
         return self if self.origin == origin else replace(self, origin=origin)
 
+    @property
+    def stored(self) -> "FieldType":
+        """The same type as SQL sees it: without forms, members and defaults, at any depth."""
+        return replace(
+            self,
+            element=None if self.element is None else self.element.stored,
+            fields=tuple((name, of.stored) for name, of in self.fields),
+            key=None if self.key is None else self.key.stored,
+            form="",
+            members=(),
+            default=None,
+            origin="",
+        )
+
+    @property
+    def bare(self) -> "FieldType":
+        """The same type without its own default and origin, as state and keys have it."""
+        return self if self.default is None and not self.origin else replace(self, default=None, origin="")
+
     def at(self, path: str) -> "FieldType | None":
-        """Returns the type at a dotted path in a struct, nullable if any step of the path is."""
+        """Returns the type at a dotted path in a struct, nullable if any step of the path is, without its default."""
+        found = self.field_at(path)
+        return None if found is None else found.bare
+
+    def field_at(self, path: str) -> "FieldType | None":
+        """Returns the same as `at`, with its default."""
         found: FieldType | None = self
         nullable = False
         for step in path.split("."):
@@ -106,8 +160,10 @@ _SQL = {
     "date": "DATE",
     "timestamp": "TIMESTAMP",
 }
-KEY_KINDS = ("bool", "int", "str", "date", "timestamp")
-"""Types of operator keys and map keys: equality is the same in every engine."""
+KEY_KINDS = ("bool", "int", "decimal", "str", "date", "timestamp")
+"""Kinds of operator keys and map keys: equality is the same in every engine."""
+KEY_WORDS = "a bool, int, Decimal, str, Enum, UUID, date, time or datetime"
+"""The same for messages."""
 _SCALARS: dict[object, str] = {
     bool: "bool",
     int: "int",
@@ -134,22 +190,48 @@ def field_type(annotation: Any, where: str) -> FieldType:
         inner = [a for a in args if a is not type(None)]
         if len(inner) == 1 and len(args) == 2:
             return field_type(inner[0], where).with_null(True)
-    elif origin is Annotated and args[0] is Decimal:
-        precision = next((a for a in args[1:] if isinstance(a, Precision)), Precision(38, 18))
-        return FieldType("decimal", digits=precision.digits, scale=precision.scale)
-    elif annotation is Decimal:
-        return FieldType("decimal", digits=38, scale=18)
     elif origin is list and len(args) == 1:
         return FieldType("list", element=field_type(args[0], where))
     elif origin is dict and len(args) == 2:
         return FieldType("map", key=_map_key(args[0], where), element=field_type(args[1], where))
     elif isinstance(annotation, type) and is_dataclass(annotation):
         return record_type(annotation)
-    elif isinstance(annotation, type) and annotation in _SCALARS:
-        return FieldType(_SCALARS[annotation])
+    elif (scalar := _scalar_type(annotation, where)) is not None:
+        return scalar
     raise DeclarationError(
         f"{where}: no stored type for {annotation!r}",
-        next="use bool, int, float, Decimal, str, bytes, date, datetime, list[...], a dataclass, or one | None.",
+        next="use bool, int, float, Decimal, str, bytes, date, time, datetime, UUID, an Enum or Literal of texts or of"
+        " integers, list[...], a dataclass, or one | None.",
+    )
+
+
+def _scalar_type(annotation: Any, where: str) -> FieldType | None:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated and args[0] is Decimal:
+        precision = next((a for a in args[1:] if isinstance(a, Precision)), Precision(38, 18))
+        return FieldType("decimal", digits=precision.digits, scale=precision.scale)
+    if annotation is Decimal:
+        return FieldType("decimal", digits=38, scale=18)
+    if origin is Literal:
+        return _of_members(args, f"{where}: {annotation}")
+    if isinstance(annotation, type) and issubclass(annotation, Enum) and not issubclass(annotation, Flag):
+        return _of_members([member.value for member in annotation], f"{where}: {annotation.__name__}")
+    if annotation in (UUID, time):
+        return FieldType("str", form=annotation.__name__.lower())
+    return FieldType(_SCALARS[annotation]) if isinstance(annotation, type) and annotation in _SCALARS else None
+
+
+def _of_members(values: Sequence[Any], where: str) -> FieldType:
+    """Returns the type of values that are all texts or all 64-bit integers."""
+    members = tuple(dict.fromkeys(values))
+    kinds = {type(value) for value in members}
+    if kinds == {str}:
+        return FieldType("str", members=members)
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in members):
+        return FieldType("int", members=members)
+    raise DeclarationError(
+        f"{where}: its values are not all texts or all 64-bit integers",
+        next="give every member a text, or every member an integer: the value is stored, not the member's name.",
     )
 
 
@@ -158,13 +240,13 @@ def _map_key(annotation: Any, where: str) -> FieldType:
     if found.nullable or found.kind not in KEY_KINDS:
         raise DeclarationError(
             f"{where}: not a key type of a map: {annotation!r}",
-            next=f"key it by one of {', '.join(KEY_KINDS)}, not optional.",
+            next=f"key it by {KEY_WORDS}, not optional.",
         )
     return found
 
 
 def record_type(cls: type) -> FieldType:
-    """Returns the struct of a record dataclass; a field with default None may be missing in the JSON.
+    """Returns the struct of a record dataclass; a field with a default may be missing in the JSON.
 
     Raises:
         DeclarationError: it is not a dataclass, or a field has no stored type.
@@ -178,24 +260,46 @@ def record_type(cls: type) -> FieldType:
 def _record_type(cls: type) -> FieldType:
     hints = get_type_hints(cls, include_extras=True)
     named = tuple((checked_field(f.name), field_type(hints[f.name], f"{cls.__name__}.{f.name}")) for f in fields(cls))
-    for f, (_, found) in zip(fields(cls), named, strict=True):
-        if holds_map(found):
+    for name, found in named:
+        if any(of.kind != "str" or of.form for of in _map_keys(found)):
             raise DeclarationError(
-                f"{cls.__name__}.{f.name}: a record field cannot be a dict",
-                next="declare a list of a dataclass with a key and a value.",
+                f"{cls.__name__}.{name}: names in a JSON object are texts, which may name another key twice",
+                next="key the dict by str, an Enum or a Literal of texts, or declare a list of a dataclass.",
             )
-        if isinstance(f.default, Origin):
-            raise DeclarationError(
-                f"{cls.__name__}.{f.name}: {f.default} fills only fields of the record of a source that has it",
-                next="move the field to the record of a KafkaSource, outside nested dataclasses.",
-            )
-        has_default = f.default is not MISSING or f.default_factory is not MISSING
-        if has_default and not (found.nullable and f.default is None):
-            raise DeclarationError(
-                f"{cls.__name__}.{f.name}: a default other than None is not supported in records",
-                next=f"declare `{f.name}: ... | None = None`, and apply the default where you use the record.",
-            )
-    return FieldType("struct", fields=named)
+    return FieldType(
+        "struct",
+        fields=tuple((name, _with_default(f, t, cls)) for f, (name, t) in zip(fields(cls), named, strict=True)),
+    )
+
+
+def _with_default(f: "Field[Any]", of: FieldType, cls: type) -> FieldType:
+    """Returns the type of a field with its default; null is the default of a field that may be null."""
+    if f.default is MISSING and f.default_factory is MISSING:
+        return of
+    if isinstance(f.default, Origin):
+        raise DeclarationError(
+            f"{cls.__name__}.{f.name}: {f.default} fills only fields of the record of a source that has it",
+            next="move the field to the record of a KafkaSource, outside nested dataclasses.",
+        )
+    from tidemark.model.core.default_values import value_text  # which imports this module
+
+    where = f"{cls.__name__}.{f.name}"
+    value = f.default if f.default_factory is MISSING else f.default_factory()
+    if value is None and of.nullable:
+        return of
+    text = value_text(value, of, where)
+    if f.default_factory is not MISSING and value_text(f.default_factory(), of, where) != text:
+        raise DeclarationError(
+            f"{where}: default_factory gives another value each time",
+            next="give a constant: a repetition must decode a record as the first attempt did.",
+        )
+    return replace(of, default=text)
+
+
+def _map_keys(of: FieldType) -> list[FieldType]:
+    """Returns the types of the keys of maps in a type, at any depth."""
+    inner = [t for _, t in of.fields] + ([of.element] if of.element is not None else [])
+    return [key for t in inner for key in _map_keys(t)] + ([of.key] if of.key is not None else [])
 
 
 def declared_type(cls: type, name: str) -> FieldType:
@@ -225,6 +329,16 @@ def type_to_json(t: FieldType) -> dict[str, Any]:
         body["key"] = type_to_json(t.key)
     if t.kind == "struct":
         body["fields"] = [[name, type_to_json(inner)] for name, inner in t.fields]
+    return body | _added(t)
+
+
+def _added(t: FieldType) -> dict[str, Any]:
+    """The parts that release 0.1 did not know, only where a type has them: manifests of other types stay the same."""
+    body: dict[str, Any] = {"form": t.form} if t.form else {}
+    if t.members:
+        body["members"] = list(t.members)
+    if t.default is not None:
+        body["default"] = t.default
     return body
 
 
@@ -239,4 +353,7 @@ def type_from_json(body: dict[str, Any]) -> FieldType:
         tuple((name, type_from_json(inner)) for name, inner in body.get("fields", ())),
         type_from_json(body["key"]) if "key" in body else None,
         body.get("origin", ""),
+        body.get("form", ""),
+        tuple(body.get("members", ())),
+        body.get("default"),
     )

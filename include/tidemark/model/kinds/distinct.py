@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.declaring import TimeToLive, checked_limit, over_field
-from tidemark.model.kinds.base.extremes import checked_scalar
 from tidemark.model.kinds.base.kind import Accumulators, FoldKind, StateDescriptor
 from tidemark.model.kinds.base.python import OfKey, Placed, Row, bounded_values, is_expired, not_null
 from tidemark.model.kinds.base.sql import bounded_in_run, bounded_sql, expired_sql, filter_sql, quote, record_path
@@ -23,7 +23,9 @@ class Distinct(FoldKind):
 
     def result_type(self, at: str, declared: StateDescriptor, over: FieldType) -> FieldType:
         """See `FoldKind`."""
-        return FieldType("list", element=checked_scalar(at, self.shown, over).with_null(False))
+        if not over.is_scalar:
+            raise DeclarationError(f"{at}: state.distinct of a {over.word}", next="distinct needs a scalar field.")
+        return FieldType("list", element=over.with_null(False))
 
     def accumulators(self, field: StoredField) -> Accumulators:
         """See `StateKind`."""

@@ -25,9 +25,9 @@ class MaxBy(PlacedValue):
         ranking = record_field(at, path, record)
         if not ranking.is_ordered:
             raise DeclarationError(
-                f"{at}: state.{self.shown} by {path!r}, which is a {ranking.kind}", next="rank by a scalar field."
+                f"{at}: state.{self.shown} by {path!r}, which is a {ranking.word}", next="rank by a scalar field."
             )
-        return Input(over=super().bound(at, declared, record).over, others=((path, ranking.with_null(True)),))
+        return Input(over=super().bound(at, declared, record).over, others=((path, ranking.stored.with_null(True)),))
 
     def ranks(self, field: StoredField) -> tuple[tuple[str, FieldType], ...]:
         """See `PlacedValue`."""

@@ -1,5 +1,6 @@
 """`state.value`: one value of a process (Flink's ValueState)."""
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -21,6 +22,10 @@ class Value(ProcessKind):
     """A value with the time of its last access; without that time there is no value."""
 
     name = "value"
+
+    def default(self, declared: StateDescriptor) -> object:
+        """See `StateKind`."""
+        return copy.deepcopy(declared.initial)
 
     def is_optional(self, declared: StateDescriptor, found: FieldType) -> bool:
         """See `StateKind`."""
@@ -86,7 +91,7 @@ def value(initial: T, *, ttl: TimeToLive = None, was: str = "") -> T:
     """Keeps one value of a `Process`, which the function reads and assigns.
 
     Args:
-        initial: value for a key that has none: None, a bool, a number, or a text.
+        initial: value for a key that has none, of the annotated type. The function gets a copy of its own.
         ttl: after it the function gets `initial` again; the annotation must then allow None, which SQL shows.
         was: see `StateDescriptor`.
     """

@@ -195,7 +195,9 @@ def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -
     """
     if made.spark_only:
         named = {name for text in made.partial for name in _NAME.findall(text)}
-        return replace(made, inputs=tuple((name, of.with_null(True)) for name, of in record.fields if name in named))
+        return replace(
+            made, inputs=tuple((name, of.stored.with_null(True)) for name, of in record.fields if name in named)
+        )
     inputs: dict[str, FieldType] = {}
     for text in made.partial:
         argument = call_of(text)[1]
@@ -203,7 +205,7 @@ def bound(where: str, made: Aggregate, record: FieldType, declared: FieldType) -
             found = record.at(name)
             if found is None:
                 raise DeclarationError(f"{where}: the record has no field {name!r}", next="name a field of the record.")
-            inputs[name] = found.with_null(True)
+            inputs[name] = found.stored.with_null(True)
     for text, (name, of) in zip(made.partial, made.accumulators, strict=True):
         at = f"{where}, accumulator {name}"
         with _portable(at):

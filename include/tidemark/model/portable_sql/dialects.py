@@ -71,6 +71,18 @@ class Dialect:
         """Returns an array, empty if it is null."""
         return f"coalesce({array}, {self._of('array()', '[]')})"
 
+    def array(self, items: str) -> str:
+        """Returns an array of expressions, which are separated by commas."""
+        return f"array({items})" if self.name == "spark" else f"[{items}]"
+
+    def from_base64(self, text: str) -> str:
+        """Returns bytes from their base64."""
+        return f"{self._of('unbase64', 'from_base64')}('{text}')"
+
+    def decode_utf8(self, value: str) -> str:
+        """Returns the text of bytes."""
+        return f"CAST({value} AS STRING)" if self.name == "spark" else f"decode({value})"
+
     def type(self, of: FieldType) -> str:
         """Returns a stored type in the form for a cast."""
         if self.name == "spark":

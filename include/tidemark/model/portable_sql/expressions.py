@@ -47,7 +47,7 @@ def type_expression(
     if node.op == "name":
         if node.text not in types:
             raise NotPortable(f"no {node.text!r} here; there are {', '.join(sorted(types))}")
-        return Typed(sql(node.text), types[node.text].with_null(True))
+        return Typed(sql(node.text), types[node.text].stored.with_null(True))
     known = AGGREGATE_TYPING if typing is None else typing
     if node.op == "literal":
         return known["literal"](node, [])

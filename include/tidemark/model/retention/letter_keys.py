@@ -8,10 +8,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from tidemark.model.schema.operator_schema import key_text
 
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIME = re.compile("[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{6})?")
 _DEEP = 200
 """JSON that is nested deeper than this is searched as text."""
 
@@ -77,6 +80,12 @@ def _texts(value: object) -> frozenset[str]:
         found |= {value.isoformat(), value.isoformat().replace("+00:00", "Z")}
     elif isinstance(value, date):
         found.add(value.isoformat())
+    elif isinstance(value, Decimal):
+        found |= {key_text(value.normalize()), str(float(value))}
+    elif isinstance(value, str) and _UUID.fullmatch(value):
+        found.add(value.upper())
+    elif isinstance(value, str) and _TIME.fullmatch(value):
+        found.add(value.removesuffix(":00") if len(value) == len("12:00:00") else value.rstrip("0"))
     return frozenset(found)
 
 

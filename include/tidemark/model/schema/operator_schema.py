@@ -5,15 +5,17 @@ read state without the code that created it.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.errors import UsageError
 from tidemark.model.core.canonical import checksum
+from tidemark.model.core.key_texts import key_value
 from tidemark.model.core.ttl import Clock, Ttl
 from tidemark.model.core.types import FieldType, type_from_json, type_to_json
 from tidemark.model.portable_sql import custom_aggregate as aggregates
@@ -124,7 +126,7 @@ class StoredField:
         type: type of the finished value.
         ignore_nulls: see `StateDescriptor`.
         limit: see `StateDescriptor`.
-        initial: see `StateDescriptor`; None, a bool, a number or a text.
+        initial: see `StateDescriptor`; None, a bool, a number, a text, or the JSON text of a value of another type.
         ttl: see `StateDescriptor`.
         aggregate: of `aggregate` and `reduce`: the expressions and types, bound to the record.
         options: see `StateDescriptor`.
@@ -421,7 +423,7 @@ def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
 
 
 def key_text(value: object) -> str:
-    """Returns the string form of one key value (bool, int, str, date, or datetime, by default UTC)."""
+    """Returns the string form of one key value (bool, int, decimal, str, date, or datetime, by default UTC)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -429,6 +431,8 @@ def key_text(value: object) -> str:
         return str((aware - _EPOCH) // timedelta(microseconds=1))
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value or value.copy_abs(), "f")  # as engines cast it: with its scale, without an exponent
     return str(value)
 
 
@@ -443,27 +447,13 @@ def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...
     Raises:
         UsageError: there are too many or too few texts, or one does not fit the type of its column.
     """
-    columns = ", ".join(f"{k.name} ({k.type.kind})" for k in schema.keys)
+    columns = ", ".join(f"{k.name} ({k.type.word})" for k in schema.keys)
     if len(texts) != len(schema.keys):
         raise UsageError(f"{len(texts)} key values for {schema.uid}", next=f"give one of each: {columns}.")
     try:
-        return tuple(_PARSERS[k.type.kind](text) for k, text in zip(schema.keys, texts, strict=True))
-    except (ValueError, KeyError) as error:
+        return tuple(key_value(k.type, text) for k, text in zip(schema.keys, texts, strict=True))
+    except ValueError as error:
         raise UsageError(f"not a key of {schema.uid}: {error}", next=f"give one of each: {columns}.") from error
-
-
-def _parsed_time(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-_PARSERS: dict[str, Callable[[str], object]] = {
-    "bool": {"true": True, "false": False}.__getitem__,
-    "int": int,
-    "str": str,
-    "date": date.fromisoformat,
-    "timestamp": _parsed_time,
-}
 
 
 def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:

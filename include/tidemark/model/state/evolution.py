@@ -151,16 +151,34 @@ def shares_tables(old: OperatorSchema, new: OperatorSchema) -> bool:
 
 
 def widens(old: FieldType, new: FieldType) -> bool:
-    """Whether every value of a stored type is also a value of another type, and is stored in the same way."""
-    if old.kind != new.kind or (old.nullable and not new.nullable):
+    """Whether every value of a stored type is also one of another type, except for fields that a dataclass got since.
+
+    An added field must have a default or allow null. An Enum may get members, and a text with a form, or one of an
+    Enum, may become any text; not the other way round.
+    """
+    if old.kind != new.kind or (old.nullable and not new.nullable) or not _allows_texts_of(old, new):
         return False
     if old.kind == "decimal":
         return old.scale == new.scale and old.digits <= new.digits
-    if old.key != new.key or [name for name, _ in old.fields] != [name for name, _ in new.fields]:
+    if old.key is not None and new.key is not None and not _is_same_key(old.key, new.key):
         return False
-    inner = zip((t for _, t in old.fields), (t for _, t in new.fields), strict=True)
+    there, here = dict(old.fields), dict(new.fields)
+    added = [of for name, of in new.fields if name not in there]
+    if not set(there) <= set(here) or not all(of.nullable or of.default is not None for of in added):
+        return False
     elements = [] if old.element is None or new.element is None else [(old.element, new.element)]
-    return all(widens(was, now) for was, now in (*inner, *elements))
+    return all(widens(was, now) for was, now in (*((of, here[name]) for name, of in old.fields), *elements))
+
+
+def _allows_texts_of(old: FieldType, new: FieldType) -> bool:
+    if new.members:
+        return set(old.members) <= set(new.members) if old.members else False
+    return new.form in ("", old.form) and (old.key is None) == (new.key is None)
+
+
+def _is_same_key(old: FieldType, new: FieldType) -> bool:
+    """Whether a key column or the key of a map finds the stored rows: an Enum may have got members."""
+    return old.sql == new.sql and old.form == new.form and widens(old.bare, new.bare)
 
 
 def _expires(schema: OperatorSchema) -> bool:
@@ -200,7 +218,7 @@ def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
     found: list[tuple[str, str, str]] = []
     if old.kind != new.kind:
         found.append(("kind", f"{old.kind} became {new.kind}", _NEW_UID))
-    if old.keys != new.keys:
+    if not _has_keys_of(old, new):
         found.append(("key", f"{_keys(old)} became {_keys(new)}", _NEW_UID))
     elif (was := _on(old, _key_paths(old))) != (now := _on(new, _key_paths(new))):
         found.append(("key", f"joined on {was} became joined on {now}", _NEW_UID))
@@ -239,6 +257,15 @@ def _key_paths(schema: OperatorSchema) -> list[str]:
     return [path for k in schema.keys for path in k.paths]
 
 
+def _has_keys_of(old: OperatorSchema, new: OperatorSchema) -> bool:
+    if len(old.keys) != len(new.keys):
+        return False
+    return all(
+        replace(was, type=now.type) == now and _is_same_key(was.type, now.type)
+        for was, now in zip(old.keys, new.keys, strict=True)
+    )
+
+
 def _on(schema: OperatorSchema, paths: Iterable[str]) -> str:
     """Returns the fields that the joins in some record paths look up by, in words."""
     return ", ".join(f"({', '.join(join.on)})" for join in schema.joined_by(paths)) or "nothing"
@@ -268,8 +295,8 @@ def _words(f: StoredField, mine: Mapping[str, Any], other: Mapping[str, Any]) ->
 
 
 def _type(of: FieldType) -> str:
-    return of.sql.replace("`", "") + (" or null" if of.nullable else "")
+    return of.shown + (" or null" if of.nullable else "")
 
 
 def _keys(schema: OperatorSchema) -> str:
-    return "(" + ", ".join(f"{k.source} {k.type.sql}" for k in schema.keys) + ")"
+    return "(" + ", ".join(f"{k.source} {k.type.shown}" for k in schema.keys) + ")"

@@ -8,6 +8,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.python import is_expired
 from tidemark.model.schema.operator_schema import Layout, OperatorSchema, StoredField, run_columns
 from tidemark.sql.resolve import absent
+from tidemark.sql.type_conversion import converted_value
 from tidemark.testing.twin.fold import Key
 from tidemark.testing.twin.tables import MemoryTables
 
@@ -143,7 +144,10 @@ def _mapped(schema: OperatorSchema, layout: Layout, row: Row) -> Row:
         if there is None:
             made |= {name: _fresh(value) for (name, _), value in zip(f.columns, absent(f), strict=True)}
             continue
-        made |= {name: row[was] for (name, _), (was, _) in zip(f.accumulators, there.accumulators, strict=True)}
+        made |= {
+            name: converted_value(row[was], stored, of)
+            for (name, of), (was, stored) in zip(f.accumulators, there.accumulators, strict=True)
+        }
         if f.is_cut:
             made[f"{f.name}__cut"] = row[f"{there.name}__cut"] if there.is_cut else None
     return made

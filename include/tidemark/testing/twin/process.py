@@ -104,13 +104,13 @@ def _processed(operator: Process | FlatMap, out: Output) -> Processed:
 def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
     """Runs the function, key after key."""
     schema, out = task.schema, Output()
-    lists = _lists(task, operator)
-    processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists)
+    lists, shape = _lists(task, operator), record_shape(task.record)
+    processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists, shape)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
     for record in sorted(records, key=_order(operator)):
         by_key.setdefault(record.key, []).append(record)
     before = values_of(schema, stored)
-    load = codec_of(record_shape(task.record)).copy
+    load = codec_of(shape).copy
     states: dict[int, TaskState] = {}
     for key in sorted(by_key):
         if lists is not None:

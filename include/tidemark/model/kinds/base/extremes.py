@@ -64,6 +64,7 @@ def checked_scalar(at: str, kind: str, over: FieldType) -> FieldType:
     """
     if not over.is_ordered:
         raise DeclarationError(
-            f"{at}: state.{kind} of a {over.kind}", next="min, max and distinct need a scalar field."
+            f"{at}: state.{kind} of a {over.word}",
+            next="min and max need a scalar field; give an Enum of texts integers, in the order that you mean.",
         )
     return over

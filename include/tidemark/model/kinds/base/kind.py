@@ -77,7 +77,7 @@ def annotate(declared: StateDescriptor, name: str, found: FieldType, where: str)
     if wanted and found.kind != wanted:
         words = {"list": "list[...]", "map": "dict[..., ...]"}.get(wanted, wanted)
         raise DeclarationError(
-            f"{where}: state.{kind.shown} is {wanted}, declared {found.kind}", next=f"declare {words}."
+            f"{where}: state.{kind.shown} is {wanted}, declared {found.word}", next=f"declare {words}."
         )
     _refuse_dicts(kind, found, where)
     if kind.is_collection:
@@ -255,7 +255,7 @@ class FoldKind(StateKind):
         finished = self.result_type(at, declared, over)
         if finished.with_null(declared.type.nullable) != declared.type:
             raise DeclarationError(
-                f"{at}: state.{self.shown}({declared.source!r}) is {finished.sql}, declared {declared.type.sql}",
+                f"{at}: state.{self.shown}({declared.source!r}) is {finished.shown}, declared {declared.type.shown}",
                 next="make the annotation agree with the record field.",
             )
         return Input(over=over)
@@ -373,7 +373,7 @@ def checked_number(at: str, kind: str, over: FieldType) -> FieldType:
         DeclarationError: it is not.
     """
     if not over.is_number:
-        raise DeclarationError(f"{at}: state.{kind} of a {over.kind}", next="sum and mean need int, float or Decimal.")
+        raise DeclarationError(f"{at}: state.{kind} of a {over.word}", next="sum and mean need int, float or Decimal.")
     return over
 
 

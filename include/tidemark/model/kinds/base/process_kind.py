@@ -1,10 +1,12 @@
 """The protocol of kinds of a process: the state that its function reads and changes, and that readers see."""
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark.errors import DeclarationError
+from tidemark.model.core.default_values import value_text
+from tidemark.model.core.json_values import value_from_json
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.kind import Input, StateDescriptor, StateKind, Time
 from tidemark.model.kinds.base.python import Row
@@ -12,6 +14,28 @@ from tidemark.model.portable_sql.dialects import Dialect
 from tidemark.model.schema.operator_schema import StoredField
 
 _PLAIN = (type(None), bool, int, float, str)
+_JSON_KINDS = ("bool", "int", "float", "str")
+"""Kinds whose values are those of JSON: their initial value is in the manifest as it is, as in release 0.1."""
+
+
+def stored_initial(at: str, declared: StateDescriptor) -> Any:
+    """Returns an initial value as a manifest has it: as it is, or in JSON if its type is none of JSON's.
+
+    Raises:
+        DeclarationError: it is not of the declared type.
+    """
+    value, of = declared.initial, declared.type
+    if type(value) in _PLAIN and of == of.stored and (of.kind in _JSON_KINDS or not isinstance(value, str)):
+        return value
+    return None if value is None else value_text(value, of, f"{at}: initial value")
+
+
+def initial_of(field: StoredField) -> Any:
+    """Returns the initial value of a field in stored form; the inverse of `stored_initial`."""
+    value, of = field.initial, field.type
+    if value is None or (of == of.stored and (of.kind in _JSON_KINDS or not isinstance(value, str))):
+        return value
+    return value_from_json(of, json.loads(value))
 
 
 class ProcessKind(StateKind):
@@ -21,11 +45,6 @@ class ProcessKind(StateKind):
 
     def bound(self, at: str, declared: StateDescriptor, record: FieldType) -> Input:
         """See `StateKind`; nothing of the record is folded."""
-        if type(declared.initial) not in _PLAIN:
-            raise DeclarationError(
-                f"{at}: initial value {declared.initial!r}",
-                next="give None, a bool, a number or a text; use state.list() or state.map() for collections.",
-            )
         return Input(over=self.inner(declared.type))
 
     def inner(self, declared: FieldType) -> FieldType:
