@@ -197,7 +197,8 @@ def _entries(found: dict[str, Any], key: FieldType, element: FieldType, path: st
     made, reasons = dict[Any, Any](), list[str]()
     for name in sorted(found):
         try:
-            made[_value(name, key, path)] = _value(found[name], element, path)
+            known = _value(name, key, path)  # before its value, as in Spark
+            made[known] = _value(found[name], element, path)
         except BadRecord as error:
             reasons.append(str(error))
     if reasons:

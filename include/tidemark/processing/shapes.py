@@ -48,6 +48,12 @@ class Shape:
         return found
 
     @property
+    def classes(self) -> list[Any]:
+        """Dataclasses and Enums in it, at any depth: a worker needs them, wherever their author has put them."""
+        own = [] if self.cls is None or self.type.form else [self.cls]
+        return own + [cls for shape in self.inner for cls in shape.classes]
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of a struct's fields."""
         return tuple(name for name, _ in self.type.fields)

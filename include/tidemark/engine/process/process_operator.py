@@ -236,6 +236,8 @@ def _streamed(task: ProcessTask) -> DataFrame:
     shape = record_shape(task.record)
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists, shape)
     authors = [operator.function, operator.state, task.record, *(output.emits for output in operator.outputs)]
+    shapes = (shape, *processing.state.shapes.values())
+    authors += [cls for found in shapes for cls in found.classes]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
     blob = pickle_by_value(Work(processing=processing, record=shape), authors)
