@@ -91,7 +91,6 @@ def test_a_condition_outside_the_subset_is_refused_by_name(text: str, why: str) 
     [
         ({"w": "weight"}, "a float cannot be a key"),
         ({"w": "weight + 1"}, "a float cannot be a key"),
-        ({"p": "price"}, "a decimal cannot be a key"),
         ({"a b": "shop"}, "not a name of a column"),
         ({"s": "lower(shoop)"}, "the record has no field 'shoop'"),
         ({"sales": "lower(shop)"}, "two columns are called sales"),
