@@ -218,7 +218,9 @@ class SparkPipeline(TwinPipeline):
 
     def _rows(self, handle: StateHandle) -> list[dict[str, Any]]:
         files = [self.root / segment.path / f.path for segment, f in files_of(str(self.root), handle)]
-        return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist(maps_as_pydicts="strict")]
+        return [
+            row for file in files for row in pq.read_table(file, partitioning=None).to_pylist(maps_as_pydicts="strict")
+        ]
 
 
 def _headers(record: LogRecord) -> list[dict[str, Any]] | None:
