@@ -13,7 +13,6 @@ from tests.engine.decoding_cases import CASES, GOOD, Case
 from tests.support.readings import LOGICAL_TIME_MS, Reading, pipeline, plan_of
 from tidemark.engine.read.frames import decode
 from tidemark.formats import BadRecord, Json
-from tidemark.formats.json import Json
 from tidemark.model.checkpoint.dead_letters import Reason, kind_of
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.types import record_type

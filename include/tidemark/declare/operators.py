@@ -137,7 +137,7 @@ def bind_key(where: str, source: str, record: FieldType) -> KeyColumn:
 
 
 ONE_KEY = KeyColumn("all_records", "TRUE", FieldType("bool"), ())
-"""The key of an operator with `key_by=()`: a column that is true, so it has one row (adr/0043)."""
+"""The key of an operator with `key_by=()`: a column that is true, so it has one row (adr/0047)."""
 
 
 def bind_keys(where: str, key_by: Sequence[str] | Mapping[str, str], record: FieldType) -> tuple[KeyColumn, ...]:
