@@ -1,6 +1,7 @@
 """Great Expectations on pandas and on Spark give one verdict on every expectation that a replay evaluates."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -8,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-import great_expectations.expectations as gxe
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,6 +20,16 @@ from tidemark.testing.twin.memory import MemoryCompute
 from tidemark.testing.twin.pandas_gate import ALIKE
 
 DAY = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def expectations() -> Any:
+    """Great Expectations, which takes seconds to import, and imports modules that Python deprecates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations.expectations as gxe
+    return gxe
+
+
 Cents = Annotated[Decimal, Precision(12, 2)]
 
 
@@ -103,6 +113,7 @@ def samples(count: int, *, nulls: bool) -> Iterator[Sample]:
 
 def of_column(kind: str) -> Iterator[Any]:
     """Expectations about one column: most once so that they hold, and once so that they do not."""
+    gxe = expectations()
     yield gxe.ExpectColumnToExist(column=kind)
     yield gxe.ExpectColumnValuesToNotBeNull(column=kind)
     yield gxe.ExpectColumnValuesToNotBeNull(column=kind, mostly=0.5)
@@ -123,6 +134,7 @@ def of_column(kind: str) -> Iterator[Any]:
 
 def of_records() -> Iterator[Any]:
     """Expectations about the records."""
+    gxe = expectations()
     for kind in KINDS:
         yield from of_column(kind)
     yield gxe.ExpectColumnToExist(column="nothing")
@@ -149,6 +161,7 @@ def of_records() -> Iterator[Any]:
 
 def of_groups() -> Iterator[Any]:
     """Expectations about the state and its changes."""
+    gxe = expectations()
     for low, high in ((0, 4), (5, 100)):
         yield gxe.ExpectColumnValuesToBeBetween(column="n", min_value=low, max_value=high)
         yield gxe.ExpectColumnSumToBeBetween(column="total", min_value=low, max_value=high)
