@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 UNTIL = START + timedelta(hours=12)
 FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
-    "covered_until", "ranges", "watermark", "watermarks", "broadcast_versions", "records", "dead_letters", "keys",
-    "emitted", "sinks",
+    "covered_until", "ranges", "watermark", "watermarks", "broadcast_versions", "records", "dead_letters", "filtered",
+    "keys", "emitted", "sinks",
     "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind", "pending_records",
     "timings_ms", "seconds",
 }  # fmt: skip
