@@ -24,7 +24,9 @@ def test_spark_and_python_decode_alike(name: str, raw: Raw, spark: SparkSession)
     values += [chance.randbytes(chance.randrange(1, 6)) for _ in range(1000)]
     frame = decode_values(raw(values), case.format, case.format.bind(case.record)).orderBy("offset")
     rows = (
-        frame.selectExpr("offset", "_fault", "CASE WHEN _fault IS NULL THEN _good END AS _good").toArrow().to_pylist()
+        frame.selectExpr("offset", "_fault", "CASE WHEN _fault IS NULL THEN _good END AS _good")
+        .toArrow()
+        .to_pylist(maps_as_pydicts="strict")
     )
     assert [row["offset"] for row in rows] == list(range(len(values)))
     for value, row in zip(values, rows, strict=True):

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from tidemark.errors import DeclarationError, UsageError
-from tidemark.formats.avro_binary import Malformed, Read
-from tidemark.formats.avro_reader import Mismatch, plain_reader, record_reader, single_fields, skipper
-from tidemark.formats.avro_schema import AvroSchemaError, AvroType, parse_schema
-from tidemark.formats.avro_writer import write_value
+from tidemark.formats.binary.avro_binary import Malformed, Read
+from tidemark.formats.binary.avro_reader import Mismatch, plain_reader, record_reader, single_fields, skipper
+from tidemark.formats.binary.avro_schema import AvroSchemaError, AvroType, parse_schema
+from tidemark.formats.binary.avro_writer import write_value
 from tidemark.formats.record_format import BadRecord
 from tidemark.formats.registry_format import FRAME, LONGEST, RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason

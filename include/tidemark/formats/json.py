@@ -6,11 +6,12 @@ their declared type is known, because `1.0` is not an integer and `0.1` is not a
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -186,19 +187,30 @@ def _value(value: Any, of: FieldType, path: str) -> Any:
     if of.kind == "struct":
         return _fields(_of_type(value, dict, path), of, f"{path}.")
     if of.key is not None and of.element is not None:
-        return _entries(_of_type(value, dict, path), of.key, of.element, f"{path}{{}}")
+        convert = partial(_value, of=of.element, path=f"{path}{{}}")
+        return entries_of(_of_type(value, dict, path), of.key, convert, f"{path}{{}}")
     if of.element is not None:
         return [_value(v, of.element, f"{path}[]") for v in _of_type(value, list, path)]
     return _member(_scalar(value, of, path), of, path)
 
 
-def _entries(found: dict[str, Any], key: FieldType, element: FieldType, path: str) -> dict[Any, Any]:
-    """Returns a map in the order of its keys. Of several reasons the least counts, because members have no order."""
+def entries_of(found: Mapping[str, Any], key: FieldType, convert: Callable[[Any], Any], path: str) -> dict[Any, Any]:
+    """Returns a map in the order of its keys. Of several reasons the least counts, because members have no order.
+
+    Args:
+        found: values of any format by name.
+        key: type of the names.
+        convert: makes a value, or raises `BadRecord`.
+        path: names the entries in the reason.
+
+    Raises:
+        BadRecord: a name is no key, or `convert` raised it.
+    """
     made, reasons = dict[Any, Any](), list[str]()
     for name in sorted(found):
         try:
             known = _value(name, key, path)  # before its value, as in Spark
-            made[known] = _value(found[name], element, path)
+            made[known] = convert(found[name])
         except BadRecord as error:
             reasons.append(str(error))
     if reasons:
@@ -227,22 +239,13 @@ def default_of(of: FieldType) -> Any:
     return None if of.default is None else _value(_parsed(of.default), of, "")
 
 
-def check_scalar(value: object, of: FieldType, path: str) -> Any:
+def check_scalar(value: Any, of: FieldType, path: str) -> Any:
     """Returns a text or an integer of another format as a UUID, a time, or a member of an Enum.
 
     Raises:
         BadRecord: it is none.
     """
-    return parse_scalar(str(value), of, path)
-
-
-def check_names(found: Mapping[str, Any], key: FieldType, path: str) -> dict[str, Any]:
-    """Returns a map of another format in the order of its keys.
-
-    Raises:
-        BadRecord: a key is no member of an Enum.
-    """
-    return {_member(name, key, f"{path}{{}}"): found[name] for name in sorted(found)}
+    return _formatted(value, of, path) if of.form else _member(value, of, path)
 
 
 def parse_scalar(text: str, of: FieldType, path: str) -> Any:

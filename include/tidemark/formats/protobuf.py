@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.avro_binary import Malformed, read_long
-from tidemark.formats.avro_writer import write_long
-from tidemark.formats.protobuf_wire import (
-    MessageReader,
-    Messages,
-    describe,
-    messages_of,
-    plain,
-    write_message,
-)
+from tidemark.formats.binary.avro_binary import Malformed, read_long
+from tidemark.formats.binary.avro_writer import write_long
+from tidemark.formats.binary.protobuf_messages import Messages, describe, messages_of
+from tidemark.formats.binary.protobuf_values import MessageReader, plain, write_message
 from tidemark.formats.record_format import BadRecord
 from tidemark.formats.registry_format import RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -31,11 +25,12 @@ _DEEP = 16
 class Protobuf(RegistryFormat):
     """One protobuf message per value, of the generated class `message`, behind the frame of a registry.
 
-    A field of the record gets the field of the same name. Fields that the message cannot be without have their default;
-    an absent one that can, such as `optional` or a message, is null where the record allows it. Enums are the `str` of
-    their symbol, `google.protobuf.Timestamp` is a `datetime`, wrappers such as `google.protobuf.Int64Value` are their
-    value. Values are read by the field numbers of the declared class; the registry only says that the schema exists,
-    and which message of its file the value is.
+    A field of the record gets the field of the same name. A field with presence, such as `optional` or a message, is
+    missing if it is absent: then it has the default of the record, or is null where the record allows it. A field
+    without presence is never missing: an absent one is 0, false or empty. An enum is the `str` of its symbol, or the
+    `int` of its number; a `map` with texts as keys is a `dict`, `google.protobuf.Timestamp` a `datetime`, a wrapper
+    such as `google.protobuf.Int64Value` its value. Values are read by the field numbers of the declared class; the
+    registry only says that the schema exists, and which message of its file the value is.
 
     Attributes:
         message: the class that protoc generated; plans and the fingerprint hold its description as text.
@@ -56,7 +51,9 @@ class Protobuf(RegistryFormat):
             Reason.MALFORMED_PROTOBUF,
             Reason.SCHEMA_MISMATCH,
             Reason.MISSING_FIELD,
+            Reason.BAD_FORMAT,
             Reason.OUT_OF_RANGE,
+            Reason.UNKNOWN_MEMBER,
         )
     )
 

@@ -3,12 +3,14 @@
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from unittest.mock import patch
+from uuid import UUID
 
 import fastavro
 import fastavro._read_py
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from tests.support.format_cases import Answer, FormatCase
 from tidemark import KafkaSource, formats
 from tidemark.errors import DeclarationError
-from tidemark.formats.avro_reader import DEEPEST
+from tidemark.formats.binary.avro_reader import DEEPEST
 from tidemark.formats.registry_format import LONGEST, frame
 from tidemark.model.core.types import Precision
 from tidemark.model.schema.registry_schemas import Schemas, SchemaText
@@ -49,6 +51,9 @@ class Order:
     kind: str
     place: Place
     tags: list[str]
+    opens: time
+    labels: dict[str, Literal["a", "b"]]
+    ref: UUID
     more: str | None = None
 
 
@@ -81,6 +86,9 @@ SCHEMA = {
             },
         },
         {"name": "tags", "type": {"type": "array", "items": ["string", "null"]}},
+        {"name": "ref", "type": "string"},
+        {"name": "labels", "type": {"type": "map", "values": "string"}},
+        {"name": "opens", "type": {"type": "int", "logicalType": "time-millis"}},
     ],
 }
 TEXT = json.dumps(SCHEMA)
@@ -162,6 +170,12 @@ def _meant(found: dict[str, Any]) -> Answer:
         ("out_of_range: at", not 0 <= millis < 315_537_897_600_000),
         ("out_of_range: cost", unscaled % 10 != 0 or abs(unscaled) >= 10**11),
         ("null_field: tags[]", None in found["tags"]),
+        ("out_of_range: opens", not 0 <= found["opens"] < 86_400_000),
+        ("unknown_member: labels{}", not {"a", "b"} >= set(found["labels"].values())),
+        (
+            "bad_format: ref",
+            re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found["ref"], re.IGNORECASE) is None,
+        ),
     )
     reason = next((reason for reason, applies in reasons if applies), None)
     if reason is not None:
@@ -176,6 +190,9 @@ def _meant(found: dict[str, Any]) -> Answer:
         "kind": found["kind"],
         "place": {"city": found["place"]["city"], "floor": found["place"]["floor"]},
         "tags": found["tags"],
+        "opens": (datetime.min + timedelta(milliseconds=found["opens"])).time().isoformat(),
+        "labels": found["labels"],
+        "ref": found["ref"].lower(),
         "more": None,
     }
 
@@ -197,6 +214,9 @@ GOOD: dict[str, Any] = {
     "kind": "CASH",
     "place": {"floor": None, "flag": True, "city": "Köln"},
     "tags": ["x", ""],
+    "opens": 34_200_000,
+    "labels": {"x": "a", "y": "b"},
+    "ref": "12345678-90AB-cdef-1234-567890abcdef",
 }
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 FIELDS = st.fixed_dictionaries(
@@ -212,6 +232,9 @@ FIELDS = st.fixed_dictionaries(
         "kind": st.sampled_from(["CARD", "CASH"]),
         "place": st.fixed_dictionaries({"city": TEXTS, "floor": st.none() | st.integers(-(2**31), 2**31 - 1)}),
         "tags": st.lists(TEXTS, max_size=3),
+        "opens": st.times().map(lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000).isoformat()),
+        "labels": st.dictionaries(TEXTS, st.sampled_from("ab"), max_size=3),
+        "ref": st.uuids().map(str),
         "more": st.none(),
     }
 )
@@ -233,6 +256,9 @@ CASE = FormatCase(
         body(cost=(10**11).to_bytes(8, signed=True)),
         body() + b"\x00",
         body()[:-1],
+        body(opens=86_400_000, labels={"x": "c", "z": "a"}),
+        body(labels={"x": "c", "z": "a"}, ref="x"),
+        body(labels={}, ref="{12345678-90ab-cdef-1234-567890abcdef}"),
         b"\x00\x00\x00\x00",
         b"\x01" + body()[1:],
         b"\x00\x00\x00\x00\x08" + body()[5:],

@@ -24,11 +24,18 @@ NAMES: dict[str, Any] = {"__name__": "page"}
 exec(re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[0], NAMES)  # noqa: S102  (the page's text)
 _FILE = descriptor_pb2.FileDescriptorProto(name="page.proto", package="page", syntax="proto3")
 _FILE.dependency.append("google/protobuf/timestamp.proto")
-_FILE.message_type.add(name="Order").field.extend(
+_FILE.enum_type.add(name="Note").value.extend(
+    [descriptor_pb2.EnumValueDescriptorProto(name=n, number=i) for i, n in enumerate(("gift", "rush", "none"))]
+)
+_ORDER = _FILE.message_type.add(name="Order")
+_ORDER.oneof_decl.add(name="_ref")
+_ORDER.field.extend(
     [
         _FIELD(name="customer", number=1, type=_FIELD.TYPE_STRING, label=1),
         _FIELD(name="amount", number=2, type=_FIELD.TYPE_UINT64, label=1),
         _FIELD(name="at", number=3, type=_FIELD.TYPE_MESSAGE, label=1, type_name=".google.protobuf.Timestamp"),
+        _FIELD(name="note", number=4, type=_FIELD.TYPE_ENUM, label=1, type_name=".page.Note"),
+        _FIELD(name="ref", number=5, type=_FIELD.TYPE_STRING, label=1, oneof_index=0, proto3_optional=True),
     ]
 )
 _POOL = descriptor_pool.DescriptorPool()

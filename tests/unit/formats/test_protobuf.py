@@ -1,9 +1,11 @@
 """`Protobuf()` against Google's own library, which reads the bytes with a class made of the same descriptor."""
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, timestamp_pb2, wrappers_pb2
@@ -15,6 +17,7 @@ from tidemark.errors import DeclarationError
 from tidemark.formats.registry_format import frame
 from tidemark.model.schema.registry_schemas import Schemas, SchemaText
 
+HEX = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 F = descriptor_pb2.FieldDescriptorProto
 ONE, MANY = F.LABEL_OPTIONAL, F.LABEL_REPEATED
@@ -52,9 +55,12 @@ def classes() -> dict[str, Any]:
             field("raw", 11, F.TYPE_BYTES),
             field("weights", 12, F.TYPE_FLOAT, MANY),
             field("big", 200, F.TYPE_FIXED64),
+            field("level", 13, F.TYPE_ENUM, of=".shop.Kind"),
+            field("ref", 14, F.TYPE_STRING, oneof_index=1, proto3_optional=True),
         ]
     )
     order.oneof_decl.add(name="_price")
+    order.oneof_decl.add(name="_ref")
     pool = descriptor_pool.DescriptorPool()
     for known in (timestamp_pb2, wrappers_pb2):
         pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
@@ -92,7 +98,9 @@ class Order:
     raw: bytes
     weights: list[float]
     big: int
-    lacking: str | None = None
+    level: Literal[0, -2, 7]
+    ref: UUID = UUID(int=5)
+    lacking: str = "none"
 
 
 def oracle(value: bytes) -> Answer:
@@ -136,12 +144,14 @@ def _meant(found: Any) -> Answer:
     micros = found.at.seconds * 10**6 + found.at.nanos // 1000
     reasons = (
         ("out_of_range: price", not math.isfinite(found.price)),
-        ("out_of_range: kind", found.kind not in (0, -2)),
+        ("unknown_member: kind", found.kind not in (0, -2)),
         ("missing_field: at", not has("at")),
         ("out_of_range: at", not -62_135_596_800_000_000 <= micros < 253_402_300_800_000_000),
         ("out_of_range: limit", found.limit.value >= 2**63),
         ("out_of_range: weights[]", not all(map(math.isfinite, found.weights))),
         ("out_of_range: big", found.big >= 2**63),
+        ("unknown_member: level", found.level not in (0, -2, 7)),
+        ("bad_format: ref", has("ref") and HEX.fullmatch(found.ref) is None),
     )
     reason = next((reason for reason, applies in reasons if applies), None)
     if reason is not None:
@@ -161,7 +171,9 @@ def _meant(found: Any) -> Answer:
         "raw": found.raw,
         "weights": list(found.weights),
         "big": found.big,
-        "lacking": None,
+        "level": found.level,
+        "ref": found.ref.lower() if has("ref") else str(UUID(int=5)),
+        "lacking": "none",
     }
 
 
@@ -189,7 +201,9 @@ FIELDS = st.fixed_dictionaries(
         "raw": st.binary(max_size=5),
         "weights": st.lists(FLOATS, max_size=3),
         "big": st.integers(0, 2**63 - 1),
-        "lacking": st.none(),
+        "level": st.sampled_from([0, -2, 7]),
+        "ref": st.uuids().map(str),
+        "lacking": st.just("none"),
     }
 )
 BOUND = formats.Protobuf(message=CLASSES["Order"]).bind_schemas(
@@ -210,6 +224,10 @@ CASE = FormatCase(
         body(at={"seconds": 253_402_300_800}),
         body(limit={"value": 2**63}, big=2**63, price=math.nan),
         body(kind=5),
+        body(level=7, ref="12345678-90AB-cdef-1234-567890abcdef"),
+        body(level=3),
+        body(ref="x"),
+        body(ref=""),
         # Merged messages, a list that is not packed, groups, fields nobody declared.
         body() + b"\x2a\x03\x0a\x01A" + b"\x2a\x02\x10\x03" + b"\x38\x02\x38\x04" + b"\xa3\x06\x08\x05\xa4\x06",
         body() + b"\x62\x04\x00\x00\x80\x3f" + b"\x65\x00\x00\x00\x40" + b"\xf8\x07\x01",

@@ -60,7 +60,7 @@ class Reason(Enum):
     OUT_OF_RANGE = "out_of_range"
     """A value that does not fit: 64-bit integers, finite doubles, a decimal's digits, the years 0001 to 9999."""
     UNKNOWN_MEMBER = "unknown_member"
-    """A value that is no member of the declared Enum or Literal."""
+    """A value that is no member of the declared Enum or Literal; a number that no symbol of Protobuf's enum has."""
     IN_THE_FUTURE = "in_the_future"
     """The event time is later than logical time + `max_future`."""
     NULL_KEY = "null_key"

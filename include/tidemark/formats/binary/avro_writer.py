@@ -2,13 +2,17 @@
 
 import struct
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
-from tidemark.formats.avro_schema import AvroType
+from tidemark.formats.binary.avro_schema import AvroType
 
 _EPOCH, _DAY0 = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
+
+_PER_SECOND_OF_DAY = {"time-millis": 1000, "time-micros": 10**6}
 
 
 class Unfit(ValueError):  # noqa: N818
@@ -23,7 +27,9 @@ def write_value(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
     """
     try:
         return _write(of, value)
-    except (KeyError, TypeError, AttributeError, OverflowError, struct.error) as error:
+    except Unfit:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
         raise Unfit(f"{value!r} is no {of.name or of.kind}") from error
 
 
@@ -38,6 +44,8 @@ def write_long(n: int) -> bytes:
 
 
 def _write(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
+    if isinstance(value, Enum):
+        value = value.value
     match of.kind:
         case "union":
             return _branch(of, value)
@@ -64,8 +72,9 @@ def _simple(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
             return bytes([value])
         case "null" if value is None:
             return b""
-        case "string" if isinstance(value, str):
-            return _sized(value.encode("utf-8", "surrogatepass"))
+        case "string" if isinstance(value, str | UUID | time):
+            text = value.isoformat() if isinstance(value, time) else str(value)
+            return _sized(text.encode("utf-8", "surrogatepass"))
     raise Unfit(f"{value!r} is no {of.name or of.kind}")
 
 
@@ -81,7 +90,11 @@ def _branch(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
 def _items(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
     assert of.items is not None  # noqa: S101  (arrays and maps have items)
     if of.kind == "map":
-        items = [_sized(key.encode()) + write_value(of.items, inner) for key, inner in value.items()]
+        names = [key.value if isinstance(key, Enum) else key for key in value]
+        items = [
+            _sized(name.encode()) + write_value(of.items, inner)
+            for name, inner in zip(names, value.values(), strict=True)
+        ]
     else:
         items = [write_value(of.items, inner) for inner in value]
     return (write_long(len(items)) + b"".join(items) if items else b"") + write_long(0)
@@ -92,6 +105,11 @@ def _whole(of: AvroType, value: Any) -> int:  # noqa: ANN401
         per_second = {"millis": 1000, "micros": 10**6, "nanos": 10**9}[of.logical.rpartition("-")[2]]
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1) * per_second // 10**6
+    if of.logical in _PER_SECOND_OF_DAY and isinstance(value, str | time):
+        at = time.fromisoformat(value) if isinstance(value, str) else value
+        midnight = datetime.combine(date.min, time())
+        micros = (datetime.combine(date.min, at) - midnight) // timedelta(microseconds=1)
+        return micros * _PER_SECOND_OF_DAY[of.logical] // 10**6
     if isinstance(value, date):
         return value.toordinal() - _DAY0
     if isinstance(value, bool) or not isinstance(value, int):
@@ -104,6 +122,8 @@ def _raw(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
         sign, digits, exponent = Decimal(value).as_tuple()
         unscaled = (-1 if sign else 1) * int("".join(map(str, digits))) * 10 ** (int(exponent) + of.scale)
         value = int(unscaled).to_bytes(of.size or (int(unscaled).bit_length() + 8) // 8, signed=True)
+    elif of.logical == "uuid" and of.kind == "fixed" and isinstance(value, str | UUID):
+        value = UUID(str(value)).bytes
     if not isinstance(value, bytes) or (of.kind == "fixed" and len(value) != of.size):
         raise Unfit(f"{value!r} is no {of.kind}")
     return value if of.kind == "fixed" else _sized(value)
