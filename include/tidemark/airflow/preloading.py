@@ -26,6 +26,7 @@ OURS = (
     "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
     "tidemark.coordinator.checkpoints.job",
+    "tidemark.coordinator.records.schema_book",
     "tidemark.engine.session.session",
     "tidemark.engine.session.job_result",
     "tidemark.model.kinds.registry",
