@@ -77,7 +77,7 @@ IN_COLUMNS = dict.fromkeys(("UUID", "time", "Enum(x, y)", "Enum(x, y, z)"), "str
     "dataclass(a, b or None)": "dataclass(a, b)",
     "dataclass(a, b = 0)": "dataclass(a, b)",
 }
-"""What a sink stores of types whose rest is no part of a column: forms, members, defaults, and whether null is legal."""
+"""The types of columns: forms, members, defaults, and whether null is legal, are no part of them."""
 
 
 @pytest.mark.parametrize("new", TYPES)
