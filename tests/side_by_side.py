@@ -37,7 +37,7 @@ PARTS = (
 """Tests that compute for one to two minutes each part; the rest is one more."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
-    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py"],
+    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py", "tests/engine/test_gates_alike.py"],
 )
 NIGHTLY = [
     "tests/perf/peers/test_peers.py",
