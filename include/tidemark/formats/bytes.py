@@ -1,11 +1,10 @@
 """Values that stay bytes: images, signed messages, formats that only your function reads."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, fields_of
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -63,5 +62,5 @@ class Bytes(RecordFormat):
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`."""
-        (value,) = (record if isinstance(record, Mapping) else vars(record)).values()
+        (value,) = fields_of(record).values()
         return bytes(value)

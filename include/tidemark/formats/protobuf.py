@@ -11,7 +11,7 @@ from tidemark.formats.binary.avro_binary import Malformed, read_long
 from tidemark.formats.binary.avro_writer import write_long
 from tidemark.formats.binary.protobuf_messages import Messages, describe, messages_of
 from tidemark.formats.binary.protobuf_values import MessageReader, plain, write_message
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, fields_of
 from tidemark.formats.registry_format import RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -112,8 +112,7 @@ class Protobuf(RegistryFormat):
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`. Framed with the greatest id that is bound, or 1."""
-        fields = record if isinstance(record, Mapping) else vars(record)
-        body = write_message(self._messages, self._messages.name, fields)
+        body = write_message(self._messages, self._messages.name, fields_of(record))
         if self.framing == "none":
             return body
         path = self._messages.path

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidemark.model.checkpoint.dead_letters import Reason
@@ -32,6 +32,17 @@ def decode_text(value: bytes | None) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise BadRecord(Reason.INVALID_UTF8.value) from error
+
+
+def fields_of(record: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    """Returns the fields of a record, which is a mapping or an instance of a dataclass, with or without `__dict__`.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(record, Mapping):
+        return record
+    return {f.name: getattr(record, f.name) for f in fields(record)}
 
 
 @dataclass(frozen=True)

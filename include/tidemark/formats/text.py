@@ -1,11 +1,10 @@
 """Values that are plain text: lines of a log, words, messages of systems without JSON."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.record_format import FAULT, GOOD, RecordFormat, decode_text
+from tidemark.formats.record_format import FAULT, GOOD, RecordFormat, decode_text, fields_of
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -65,5 +64,5 @@ class Text(RecordFormat):
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`."""
-        (text,) = (record if isinstance(record, Mapping) else vars(record)).values()
+        (text,) = fields_of(record).values()
         return str(text).encode("utf-8", "surrogatepass")

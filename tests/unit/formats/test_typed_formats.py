@@ -6,6 +6,7 @@ Fastavro and Google's library read what the encoders write, so that a decoder do
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import time
 from enum import Enum
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from tests.support.typed_schemas import (
 )
 from tests.support.typed_values import ONE, TWO, TYPES, Card, Level, Spot
 from tests.unit.test_types_page import PAGE
-from tidemark import formats
+from tidemark import KafkaSource, Pipeline, Process, formats, state, testing
 from tidemark.errors import DeclarationError
 from tidemark.formats.known_formats import FORMATS
 from tidemark.model.core.types import field_type
@@ -204,6 +205,38 @@ def test_a_bad_value_has_one_reason_in_every_format(
         homes.append(CSV)
     for its in homes:
         assert answer(its, record, {"at": value, "n": 7}) == reason, its.name
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A record whose instances have no `__dict__`."""
+
+    n: int
+    at: UUID
+
+
+class Seen(state.Keyed):
+    """What a function remembers."""
+
+    ids: list[UUID] = state.list()
+
+
+@pytest.mark.parametrize("its", [formats.Json(), CSV, avro("string"), protobuf("string")], ids=lambda its: its.name)
+def test_a_function_gets_uuids_and_a_bad_one_is_a_dead_letter(its: formats.RecordFormat) -> None:
+    seen = list[UUID]()
+
+    def look(key: int, records: Any, remembered: Any) -> None:
+        seen.extend(record.at for record in records)
+
+    pipeline = Pipeline(
+        name="typed",
+        source=KafkaSource("values", Made, format=its),
+        operators=[Process("look", key_by="n", state=Seen, function=look)],
+        max_dead_letters=1.0,
+    )
+    found = testing.replay(pipeline, [[Made(1, ONE), {"n": 1, "at": "x"}, {"n": 2, "at": str(TWO)}], testing.BARRIER])
+    assert sorted(seen) == [TWO, ONE]
+    assert [letter["reason"] for letter in found.dead_letters("look")] == ["bad_format: at"]
 
 
 @pytest.mark.parametrize("n", [-1, 86_400_000, 2**31 - 1])

@@ -1,7 +1,6 @@
 """Writes values in Avro's binary encoding, for tests and for `tidemark.testing`."""
 
 import struct
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -9,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tidemark.formats.binary.avro_schema import AvroType
+from tidemark.formats.record_format import fields_of
 
 _EPOCH, _DAY0 = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
 
@@ -50,8 +50,7 @@ def _write(of: AvroType, value: Any) -> bytes:  # noqa: ANN401
         case "union":
             return _branch(of, value)
         case "record":
-            fields: Mapping[str, Any] = value if isinstance(value, Mapping) else vars(value)
-            given = {**of.defaults, **fields}
+            given = {**of.defaults, **fields_of(value)}
             return b"".join(write_value(inner, given[name]) for name, inner in of.fields)
         case "array" | "map":
             return _items(of, value)

@@ -14,7 +14,7 @@ from tidemark.formats.binary.avro_writer import write_long
 from tidemark.formats.binary.protobuf_messages import ENUM, KINDS, MESSAGE, TIMESTAMP, WRAPPERS, MessageField, Messages
 from tidemark.formats.binary.protobuf_wire import DEEPEST, FIXED, scalar, sized, tokens, unpacked, write_varint
 from tidemark.formats.json import check_scalar, default_of, entries_of
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, fields_of
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -268,4 +268,4 @@ def _message(messages: Messages, of: MessageField, value: Any) -> bytes:  # noqa
         value = {"seconds": seconds, "nanos": rest * 1000}
     elif of.of in WRAPPERS:
         value = {"value": value}
-    return write_message(messages, of.of, value if isinstance(value, Mapping) else vars(value))
+    return write_message(messages, of.of, fields_of(value))
