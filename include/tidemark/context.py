@@ -60,7 +60,7 @@ class Context:
         self.warehouse = WarehouseLocation(settings)
         self.observers = Observers(settings)
         self._indexes: dict[str, ManifestIndex] = {}
-        self._locks = HostLocks(self.warehouse, self.clock)
+        self._locks = HostLocks(self.warehouse, lambda: self.clock.now_ms())
 
     def pipeline(self, name: str) -> Pipeline:
         """Returns the declaration of a pipeline; see `environment.find_pipeline`."""

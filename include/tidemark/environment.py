@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tidemark.declare.pipeline import BESIDE, Pipeline
 from tidemark.errors import DeclarationError, NotFoundError, TidemarkError
 from tidemark.model.core.names import S3Url, checked_name
-from tidemark.ports import Clock, HeldLock
+from tidemark.ports import HeldLock
 from tidemark.settings import Settings
 from tidemark.telemetry.bounded import Bounded
 
@@ -81,8 +81,8 @@ def lazy_proxy(make: Callable[[], T]) -> T:
 class HostLocks:
     """The locks of timelines that this process holds, so that no other one of this host does the same work."""
 
-    def __init__(self, warehouse: "WarehouseLocation", clock: Clock) -> None:
-        self._warehouse, self._clock = warehouse, clock
+    def __init__(self, warehouse: "WarehouseLocation", now_ms: Callable[[], int]) -> None:
+        self._warehouse, self._now_ms = warehouse, now_ms
         self._held: dict[tuple[str, str], HeldLock] = {}
 
     @contextmanager
@@ -95,7 +95,7 @@ class HostLocks:
         from tidemark.storage.local_store import FileTimelineLock
 
         folder = self._warehouse.local_folder / name / "locks"
-        with FileTimelineLock(folder, self._clock.now_ms).hold(timeline, timeout) as held:
+        with FileTimelineLock(folder, self._now_ms).hold(timeline, timeout) as held:
             self._held[name, timeline] = held
             try:
                 yield
