@@ -59,7 +59,7 @@ def _table(batches: Sequence[Sequence[Decoded]]) -> pa.Table:
             "topic": r.topic,
             "partition": r.partition,
             "offset": r.offset,
-            "_path": [],
+            "_path": [0],
             "event_time": r.event_time,
             "_at": 0,
             "record": r.fields,
