@@ -158,8 +158,8 @@ def test_a_read_that_is_not_exact_is_refused(
 ) -> None:
     real = source.read_ranges
 
-    def read(*of: Any) -> DataFrame:
-        raw = real(*of)
+    def read(*of: Any, **options: Any) -> DataFrame:
+        raw = real(*of, **options)
         more = raw.where("offset = 1 AND partition = 0")
         return raw.unionAll(more) if wrong == "twice" else raw.withColumn("offset", F.expr("offset + 100"))
 
