@@ -40,7 +40,7 @@ def test_spark_gives_the_rows_of_the_twin_and_of_plain_lists(spark: SparkSession
 
 
 def test_records_are_not_moved_before_the_function(spark: SparkSession) -> None:
-    columns = "topic STRING, partition INT, offset BIGINT, _n BIGINT, event_time TIMESTAMP, _reason STRING"
+    columns = "topic STRING, partition INT, offset BIGINT, _path ARRAY<BIGINT>, event_time TIMESTAMP, _reason STRING"
     raw = spark.createDataFrame([], f"{columns}, record STRUCT<text: STRING, at: TIMESTAMP>")
     (words,) = (o for o in pipeline().operators if isinstance(o, FlatMap))
     printed = io.StringIO()
