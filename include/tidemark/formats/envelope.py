@@ -55,7 +55,7 @@ def origin_type(record: type, name: str, origin: Origin) -> FieldType:
     of = declared_type(record, name)
     wanted = " or ".join({"timestamp": "datetime"}.get(kind, kind) for kind in origin.kinds)
     if of.kind not in origin.kinds or of.form or of.members:
-        raise DeclarationError(f"{record.__name__}.{name}: {origin} is no {of.kind}", next=f"declare it as {wanted}.")
+        raise DeclarationError(f"{record.__name__}.{name}: {origin} is no {of.word}", next=f"declare it as {wanted}.")
     if of.nullable and not origin.nullable:
         raise DeclarationError(
             f"{record.__name__}.{name}: {origin} is never null", next=f"declare it as {wanted}, without None."

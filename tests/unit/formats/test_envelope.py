@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -239,9 +240,17 @@ class NumberHeader:
     n: int = kafka.header("n")
 
 
+@dataclass(frozen=True)
+class CheckedHeader:
+    """A header is any text: nothing checks that it is an identifier."""
+
+    id: UUID = kafka.header("id")
+
+
 @pytest.mark.parametrize(
     ("record", "why"),
     [
+        (CheckedHeader, r"CheckedHeader.id: kafka.header\('id'\) is no uuid"),
         (WrongTimestamp, r"WrongTimestamp.at: kafka.timestamp\(\) is no int"),
         (NullableOffset, r"NullableOffset.at: kafka.offset\(\) is never null"),
         (NumberHeader, r"NumberHeader.n: kafka.header\('n'\) is no int"),
