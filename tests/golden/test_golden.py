@@ -8,12 +8,13 @@ import duckdb
 import pytest
 
 from tests.golden.answers import ANSWERS, PIPELINE, WAREHOUSE, answers_of, plain, unpack_warehouse
-from tidemark import read_state
+from tidemark import read_sink, read_state
 from tidemark.context import open_context
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.operations import queries, reads
 from tidemark.readers.portable_query import duckdb_query
+from tidemark.readers.sink_reader import read_sink as arrow_sink
 from tidemark.settings import Settings, load_settings
 from tidemark.sql.resolve import bind_clocks, stored_texts
 
@@ -90,5 +91,9 @@ def test_spark_answers_the_same(release: Path, settings: Settings, spark_server:
             for uid, rows in told["state"].items():
                 frame = read_state(session, PIPELINE, uid, checkpoint=name, settings=settings)
                 assert plain(frame.toArrow().to_pylist(maps_as_pydicts="strict")) == rows, (name, uid)
+            emitted = read_sink(session, PIPELINE, "alerts", checkpoint=name, settings=settings).toArrow().to_pylist()
+            (table,) = reads.get_checkpoint(open_context(settings), PIPELINE, int(name[4:])).sinks.values()
+            assert sorted(map(str, emitted)) == sorted(map(str, arrow_sink(str(settings.warehouse), table).to_pylist()))
+            assert emitted and all(len(row["_path"]) == 1 for row in emitted), "one number, as rows of then have it"
     finally:
         session.stop()

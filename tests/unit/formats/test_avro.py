@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -382,6 +383,17 @@ def test_items_without_bytes_are_passed_over_and_never_counted_one_by_one() -> N
     assert answer(schema, raw, Small) == {"id": 1, "name": None, "score": None}
     with pytest.raises(DeclarationError, match=r"items\[\]"):
         formats.Avro(schema=json.dumps(fields(("items", {"type": "array", "items": "null"})))).bind(Items)
+
+
+def test_a_count_beyond_the_bytes_is_refused_before_its_items_are_read() -> None:
+    raw = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\x02" * 1_000_000  # the first million are there
+    schema = fields(("items", {"type": "array", "items": "long"}))
+    tracemalloc.start()
+    try:
+        assert answer(schema, raw, Items) == "malformed_avro"
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_type_inside_itself_is_passed_over_up_to_a_depth() -> None:
