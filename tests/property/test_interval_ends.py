@@ -46,7 +46,7 @@ class Hourly:
         asked = replace(ASK, interval_end=at(end_ms), until_interval_end=True, max_records=self.max_records)
         made: list[PlannedRanges] = []
         while not made or not made[-1].covers:
-            parent = Parent(id=1, ends=self.ends, topic_ids={"payments": "payments#1"})
+            parent = Parent(id=1, ends=self.ends, topic_ids={"payments": "payments/1"})
             made.append(plan_ranges(PIPELINE, asked, parent, self.log, now_ms=end_ms + self.late_ms))
             self.ends = dict(made[-1].ranges.ends)
             assert len(made) < 100, "an interval that is never covered"

@@ -139,7 +139,7 @@ def plan_of(
         slot=Slot(timeline="t1", sequence=number),
         parent=number - 1 or None,
         ranges=OffsetRanges({tp: OffsetRange(*bounds) for tp, bounds in ranges.items()}),
-        topic_ids={tp.topic: f"{tp.topic}#1" for tp in ranges},
+        topic_ids={tp.topic: f"{tp.topic}/1" for tp in ranges},
         sources={name: s.names for name, s in made_for.inputs.items()},
         handles={uid: (handles or {}).get(uid, StateHandle()) for uid in schemas},
         dead_letters={uid: (dead_letters or {}).get(uid, StateHandle()) for uid in schemas},

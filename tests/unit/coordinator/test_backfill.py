@@ -162,7 +162,7 @@ def test_a_topic_that_was_deleted_recreated_or_cut_is_named() -> None:
     bank = BankPipeline()
     made = five(bank)
     bank.log.create("payments", 2)
-    with pytest.raises(DataLostError, match="the topic was recreated as payments#2"):
+    with pytest.raises(DataLostError, match="the topic was recreated as payments/2"):
         backfill(bank, made[0]).outlook()
     bank.log.delete("payments")
     with pytest.raises(DataLostError, match=r"offsets \[1, 10\) are gone: the topic was deleted"):

@@ -98,4 +98,4 @@ def test_bounds_are_those_of_the_topic_whose_id_is_planned(monkeypatch: pytest.M
 
     monkeypatch.setattr(bank.log, "topic_ids", recreated_between)
     plan = bank.plan(replace(ASK, accept_loss=True))
-    assert (plan.topic_ids, bank.ranges(plan)[P0]) == ({"payments": "payments#2"}, (0, 2))
+    assert (plan.topic_ids, bank.ranges(plan)[P0]) == ({"payments": "payments/2"}, (0, 2))

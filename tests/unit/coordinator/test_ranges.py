@@ -20,7 +20,7 @@ def test_the_first_plan_starts_at_earliest_and_lists_empty_partitions() -> None:
     bank.send(3)
     plan = bank.plan()
     assert bank.ranges(plan) == {P0: (0, 3), P1: (0, 0)}
-    assert plan.topic_ids == {"payments": "payments#1"}
+    assert plan.topic_ids == {"payments": "payments/1"}
     assert (plan.parent, plan.id, str(plan.slot)) == (None, 1, "t1/1.1")
 
 
@@ -237,11 +237,11 @@ def test_a_recreated_topic_is_refused_naming_both_ids_even_when_it_is_longer() -
     bank = _after_a_checkpoint_of_three()
     bank.log.create("payments", 2)
     bank.send(9)
-    with pytest.raises(DataLostError, match="payments#1 are gone: the topic was recreated as payments#2"):
+    with pytest.raises(DataLostError, match="payments/1 are gone: the topic was recreated as payments/2"):
         bank.plan()
     plan = bank.plan(LOSS)
     assert plan.ranges[P0] == OffsetRange(0, 9)
-    assert plan.topic_ids == {"payments": "payments#2"}
+    assert plan.topic_ids == {"payments": "payments/2"}
     assert {g.partition for g in plan.losses} == {P0, P1}
 
 

@@ -31,6 +31,6 @@ def test_a_topic_that_is_recreated_before_the_seal_ends_the_attempt(at: str) -> 
         listener=crash,
         max_dead_letters=1.0,
     )
-    with pytest.raises(DataLostError, match="payments#1 became payments#2"):
+    with pytest.raises(DataLostError, match="payments/1 became payments/2"):
         job.execute(attempt)
     assert isinstance(bank.coordinator.open_plan(), OpenPlan), "nothing was sealed"

@@ -521,7 +521,7 @@ def test_a_delivery_of_0_1_says_that_everything_up_to_it_was_sent() -> None:
     bank = kafka()
     assert deliver(bank, 2) == [0, 1]
     as_of_0_1(bank)
-    assert SentRecords(bank.coordinator.timelines).of("t1")["seen"].ends({"payments": "payments#1"}) == {P0: 2}
+    assert SentRecords(bank.coordinator.timelines).of("t1")["seen"].ends({"payments": "payments/1"}) == {P0: 2}
     assert deliver(bank) == [2]
 
 

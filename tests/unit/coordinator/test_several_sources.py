@@ -71,7 +71,7 @@ def parent(**ends: int) -> Parent:
     return Parent(
         id=1,
         ends={TopicPartition(topic, 0): end for topic, end in ends.items()},
-        topic_ids={topic: f"{topic}#{n}" for n, topic in enumerate(ends, start=1)},
+        topic_ids={topic: f"{topic}/{n}" for n, topic in enumerate(ends, start=1)},
         sources={topic: (topic,) for topic in ends},
     )
 
@@ -81,7 +81,7 @@ def test_one_barrier_cuts_all_partitions_of_all_sources() -> None:
     planned = plan_ranges(bank(payments=PAYMENTS, refunds=REFUNDS), ASK, Parent(), log)
     assert ranges(planned) == {P0: (0, 3), P1: (0, 0), R0: (0, 2)}
     assert planned.sources == {"payments": ("payments",), "refunds": ("refunds",)}
-    assert planned.topic_ids == {"payments": "payments#1", "refunds": "refunds#2"}
+    assert planned.topic_ids == {"payments": "payments/1", "refunds": "refunds/2"}
 
 
 def test_topics_of_broadcast_states_are_cut_by_the_same_barrier() -> None:

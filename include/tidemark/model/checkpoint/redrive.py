@@ -12,6 +12,9 @@ from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Path, Topic
 LetterPlace = tuple[str, int, int, Path]
 """Topic, partition, offset and path of a record that is a dead letter."""
 
+# Stands between the id of a topic and the numbers of a path. Kafka's ids are Base64, so they may have a slash.
+_AFTER = ":"
+
 
 class LetterRow(NamedTuple):
     """A dead letter of one operator. A record that was refused twice has two, of different checkpoints.
@@ -97,7 +100,7 @@ class Redrive:
         """The records, by the ids of their topics, and by path; `redriven_places` is the inverse."""
         found: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for each in self.rows:
-            place = TopicPartition("/".join((each.topic_id, *map(str, each.path))), each.partition.partition)
+            place = TopicPartition(_AFTER.join((each.topic_id, *map(str, each.path))), each.partition.partition)
             found[place] = (*found.get(place, ()), *each.offsets)
         return OffsetCoverage() | OffsetCoverage(found)  # the union orders and joins ranges
 
@@ -214,7 +217,7 @@ def redriven_places(records: OffsetCoverage, topic_ids: Mapping[str, str]) -> It
     """Yields the places of redriven records, as `Redrive.coverage` names them; those of other topics are left out."""
     names = {number: topic for topic, number in topic_ids.items()}
     for tp, ranges in records.by_id.items():
-        topic_id, *path = tp.topic.split("/")  # no id of a topic has a slash
+        topic_id, *path = tp.topic.split(_AFTER)
         if topic_id in names:
             for within in ranges:
                 for offset in range(within.start, within.end):
@@ -225,7 +228,7 @@ def without_paths(records: OffsetCoverage) -> OffsetCoverage:
     """Returns the records of Kafka behind redriven records."""
     found = OffsetCoverage()
     for tp, ranges in records.by_id.items():
-        found |= OffsetCoverage({TopicPartition(tp.topic.partition("/")[0], tp.partition): ranges})
+        found |= OffsetCoverage({TopicPartition(tp.topic.partition(_AFTER)[0], tp.partition): ranges})
     return found
 
 

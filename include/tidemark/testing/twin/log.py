@@ -36,7 +36,8 @@ class MemoryLog:
     def create(self, topic: str, partitions: int = 1) -> None:
         """Creates a topic, or recreates it empty under a new topic id."""
         self._created += 1
-        self._topics[topic] = _Topic(f"{topic}#{self._created}", [_Partition() for _ in range(partitions)])
+        # Like an id of Kafka, which is Base64, it has a slash.
+        self._topics[topic] = _Topic(f"{topic}/{self._created}", [_Partition() for _ in range(partitions)])
 
     def delete(self, topic: str) -> None:
         """Deletes a topic."""
