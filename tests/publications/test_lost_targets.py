@@ -111,10 +111,7 @@ def test_a_database_may_be_lost_at_each_statement(tmp_path: Path, postgres_serve
 
 
 @pytest.mark.kafka
-def test_a_broker_may_die_in_a_transaction(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compacted_topic, "STALL", 10.0)
+def test_a_broker_may_die_in_a_transaction(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with running_broker(tmp_path_factory.mktemp("dying")) as broker:
         ward = TopicWard(tmp_path, _chance(), broker.address)
         ward.checkpoint()
@@ -127,6 +124,7 @@ def test_a_broker_may_die_in_a_transaction(
             produce(*of)
 
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compacted_topic, "STALL", 10.0)
             patch.setattr(compacted_topic.TopicWriter, "_produce", dies)
             with pytest.raises(BrokerError):
                 publishing.publish(ward.context, NAME, ward.publication("kept"))
