@@ -57,5 +57,6 @@ def test_the_page_tells_each_source_and_each_broadcast_state(airflow_home: Path)
     page = explain(SHOP, "on demand", is_cut=False, retention=None)
     assert "`tills`, `web`, `returns-.*`, `rules`" in page
     assert "| event time | `sales`: `at`, `returns`: the Kafka timestamp |" in page
-    assert "| `rules` (broadcast) | `item` | `at` |" in page
-    assert "| `returned` | `item` | `n` (count) |" in page
+    assert "| `rules` (broadcast) | `rules` | `item` | `at` |" in page
+    assert "| `owners` (broadcast) | `/owners` | `item` | `at` |" in page
+    assert "| `returned` | `returns` | `item` | `n` (count) |" in page

@@ -1,9 +1,14 @@
 """The documentation that Airflow shows for a DAG, generated from the pipeline's declaration."""
 
+import re
+
 from tidemark.airflow.assets import topic_names
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.pipeline import Broadcast, Operator, Pipeline
+from tidemark.declare.operators import Operator
+from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.retention import Retention
+from tidemark.declare.sources import Broadcast, DeltaTable
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 
 
 def explain(pipeline: Pipeline, when: str, *, is_cut: bool, retention: Retention | None) -> str:
@@ -17,7 +22,9 @@ def explain(pipeline: Pipeline, when: str, *, is_cut: bool, retention: Retention
     """
     cut = "the end of the data interval, by record time" if is_cut else "the topics' end when the run plans"
     topics = ", ".join(f"`{name}`" for source in pipeline.inputs.values() for name in topic_names(source))
-    rows = "\n".join([*map(_broadcast_row, pipeline.broadcast), *map(_row, pipeline.operators)])
+    schemas = pipeline.schemas()
+    own = (_row(pipeline, operator, schemas[operator.uid]) for operator in pipeline.operators)
+    rows = "\n".join([*map(_broadcast_row, pipeline.broadcast), *own])
     return f"""### Checkpoints of `{pipeline.name}`
 Each run completes **one checkpoint** (several if `max_records` splits a backlog): it reads a fixed range of {topics},
 folds it into the state below, and publishes an immutable manifest. A failed run leaves nothing behind, and a repeated
@@ -35,8 +42,8 @@ run applies nothing twice. A run whose interval is already covered reports that 
 | an attempt expires after | {pipeline.checkpoint_timeout} |
 | failed checkpoints in a row before the DAG is paused | {pipeline.tolerable_failed_checkpoints + 1} |
 
-| operator | key | state |
-|---|---|---|
+| operator | reads | key | state |
+|---|---|---|---|
 {rows}
 
 `tidemark checkpoint list {pipeline.name}` lists the completed checkpoints.
@@ -58,17 +65,36 @@ def _event_times(pipeline: Pipeline) -> str:
     return found[0][1] if len(found) == 1 else ", ".join(f"`{name}`: {text}" for name, text in found)
 
 
-def _row(operator: Operator) -> str:
+def _row(pipeline: Pipeline, operator: Operator, schema: OperatorSchema) -> str:
+    name = pipeline.input_of(operator)
+    is_only_source = name in pipeline.sources and len(pipeline.sources) == 1
+    reads = ", ".join(map(_code, topic_names(pipeline.sources[name]) if is_only_source else [name]))
+    if schema.where is not None:
+        reads += f" where {_code(schema.where.text)}"
     if isinstance(operator, FlatMap):
-        return f"| `{operator.uid}` | none | none: it emits rows of each record |"
+        return f"| `{operator.uid}` | {reads} | none | none: it emits rows of each record |"
     fields = ", ".join(
         f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
     )
-    keys = ", ".join(f"`{key}`" for key in operator.key_by) or "all records"
-    return f"| `{operator.uid}` | {keys} | {fields} |"
+    keys = ", ".join(_key(k) for k in schema.keys) if operator.key_by else "all records"
+    return f"| `{operator.uid}` | {reads} | {keys} | {fields} |"
+
+
+def _key(key: KeyColumn) -> str:
+    return f"`{key.name}`" if key.source == key.name else f"`{key.name}` = {_code(key.source)}"
+
+
+def _code(text: str) -> str:
+    """Returns an expression as code in a cell of a table: on one line, and without a `|` that ends the cell."""
+    mark = "``" if "`" in text else "`"
+    return mark + re.sub(r"\s*\n\s*", " ", text.strip()).replace("|", "\\|") + mark
 
 
 def _broadcast_row(broadcast: Broadcast) -> str:
     schema = broadcast.bind()
     fields = ", ".join(f"`{f.name}`" for f in schema.fields)
-    return f"| `{broadcast.uid}` (broadcast) | {', '.join(f'`{k.name}`' for k in schema.keys)} | {fields} |"
+    keys = ", ".join(f"`{k.name}`" for k in schema.keys)
+    source = broadcast.source
+    names = [source.path] if isinstance(source, DeltaTable) else topic_names(source)
+    reads = ", ".join(map(_code, names))
+    return f"| `{broadcast.uid}` (broadcast) | {reads} | {keys} | {fields} |"

@@ -1,0 +1,80 @@
+"""The generated page of a DAG says what each operator leaves out and by what it keys."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tidemark import FlatMap, Fold, KafkaSource, Pipeline, Process, state
+
+pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Nested."""
+
+    city: str
+
+
+@dataclass(frozen=True)
+class Sale:
+    """A record."""
+
+    shop: str
+    note: str
+    amount: int
+    place: Place
+
+
+class Sold(state.Keyed):
+    """What is remembered."""
+
+    n: int = state.count()
+
+
+class Seen(state.Keyed):
+    """The same of a process."""
+
+    n: int = state.value(0)
+
+
+def cut(sale: Sale) -> Iterator[Sale]:
+    """Emits a sale."""
+    yield sale
+
+
+PIPELINE = Pipeline(
+    name="shop",
+    source=KafkaSource("sales", Sale),
+    operators=[
+        FlatMap("cut", function=cut, emits=Sale, where="amount > 0"),
+        Fold("hours", key_by={"name": "lower(shop)", "big": "amount > 100"}, where="""note <> 'a  |  b'
+             AND amount > 0""", state=Sold),
+        Fold("cities", input="cut", key_by="place.city", state=Sold, where="note = '`'"),
+        Fold("all", key_by=(), state=Sold),
+        Process("seen", key_by="shop", where="shop <> 'x'", state=Seen, function=lambda shop, sales, seen: None),
+    ],
+)  # fmt: skip
+
+
+def test_the_page_has_conditions_and_expressions_of_keys(airflow_home: Path) -> None:
+    from tidemark.airflow.dag_docs import explain
+
+    page = explain(PIPELINE, "on demand", is_cut=False, retention=None)
+    table = page.split("| operator |")[1].split("\n\n")[0].splitlines()[2:]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+    assert rows == [
+        ["`cut`", "`sales` where `amount > 0`", "none", "none: it emits rows of each record"],
+        [
+            "`hours`",
+            "`sales` where `note <> 'a  \\|  b' AND amount > 0`",
+            "`name` = `lower(shop)`, `big` = `amount > 100`",
+            "`n` (count)",
+        ],
+        ["`cities`", "`cut` where ``note = '`'``", "`city` = `place.city`", "`n` (count)"],
+        ["`all`", "`sales`", "all records", "`n` (count)"],
+        ["`seen`", "`sales` where `shop <> 'x'`", "`shop`", "`n` (value)"],
+    ]
