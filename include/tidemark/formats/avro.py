@@ -12,7 +12,7 @@ from tidemark.formats.binary.avro_binary import Malformed, Read
 from tidemark.formats.binary.avro_reader import Mismatch, plain_reader, record_reader, single_fields, skipper
 from tidemark.formats.binary.avro_schema import AvroSchemaError, AvroType, parse_schema
 from tidemark.formats.binary.avro_writer import write_value
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, reason_prefixes
 from tidemark.formats.registry_format import FRAME, LONGEST, RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -55,20 +55,17 @@ class Avro(RegistryFormat):
     schema: str | None = None
 
     name = "avro"
-    reasons = tuple(
-        reason.value
-        for reason in (
-            Reason.NULL_VALUE,
-            Reason.TOO_LARGE,
-            Reason.UNKNOWN_SCHEMA,
-            Reason.MALFORMED_AVRO,
-            Reason.SCHEMA_MISMATCH,
-            Reason.NULL_FIELD,
-            Reason.WRONG_TYPE,
-            Reason.BAD_FORMAT,
-            Reason.OUT_OF_RANGE,
-            Reason.UNKNOWN_MEMBER,
-        )
+    reasons = reason_prefixes(
+        Reason.NULL_VALUE,
+        Reason.TOO_LARGE,
+        Reason.UNKNOWN_SCHEMA,
+        Reason.MALFORMED_AVRO,
+        Reason.SCHEMA_MISMATCH,
+        Reason.NULL_FIELD,
+        Reason.WRONG_TYPE,
+        Reason.BAD_FORMAT,
+        Reason.OUT_OF_RANGE,
+        Reason.UNKNOWN_MEMBER,
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, fields_of
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, fields_of, reason_prefixes
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -32,7 +32,7 @@ class Bytes(RecordFormat):
     """
 
     name = "bytes"
-    reasons = (Reason.NULL_VALUE.value,)
+    reasons = reason_prefixes(Reason.NULL_VALUE)
 
     def bind(self, record: type) -> FieldType:
         """See `RecordFormat`.

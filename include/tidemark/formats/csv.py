@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark.errors import DeclarationError
 from tidemark.formats.json import default_of, parse_scalar, plain_value
-from tidemark.formats.record_format import BadRecord, RecordFormat, decode_text
+from tidemark.formats.record_format import BadRecord, RecordFormat, decode_text, reason_prefixes
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -45,18 +45,15 @@ class Csv(RecordFormat):
     delimiter: str = ","
 
     name = "csv"
-    reasons = tuple(
-        reason.value
-        for reason in (
-            Reason.NULL_VALUE,
-            Reason.INVALID_UTF8,
-            Reason.MALFORMED_CSV,
-            Reason.NULL_FIELD,
-            Reason.WRONG_TYPE,
-            Reason.BAD_FORMAT,
-            Reason.OUT_OF_RANGE,
-            Reason.UNKNOWN_MEMBER,
-        )
+    reasons = reason_prefixes(
+        Reason.NULL_VALUE,
+        Reason.INVALID_UTF8,
+        Reason.MALFORMED_CSV,
+        Reason.NULL_FIELD,
+        Reason.WRONG_TYPE,
+        Reason.BAD_FORMAT,
+        Reason.OUT_OF_RANGE,
+        Reason.UNKNOWN_MEMBER,
     )
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text
+from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text, reason_prefixes
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -67,20 +67,17 @@ class Json(RecordFormat):
     """
 
     name = "json"
-    reasons = tuple(
-        reason.value
-        for reason in (
-            Reason.NULL_VALUE,
-            Reason.INVALID_UTF8,
-            Reason.MALFORMED_JSON,
-            Reason.NOT_AN_OBJECT,
-            Reason.MISSING_FIELD,
-            Reason.NULL_FIELD,
-            Reason.WRONG_TYPE,
-            Reason.BAD_FORMAT,
-            Reason.OUT_OF_RANGE,
-            Reason.UNKNOWN_MEMBER,
-        )
+    reasons = reason_prefixes(
+        Reason.NULL_VALUE,
+        Reason.INVALID_UTF8,
+        Reason.MALFORMED_JSON,
+        Reason.NOT_AN_OBJECT,
+        Reason.MISSING_FIELD,
+        Reason.NULL_FIELD,
+        Reason.WRONG_TYPE,
+        Reason.BAD_FORMAT,
+        Reason.OUT_OF_RANGE,
+        Reason.UNKNOWN_MEMBER,
     )
 
     def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":

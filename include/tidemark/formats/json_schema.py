@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.formats.json import Json
-from tidemark.formats.record_format import BadRecord
+from tidemark.formats.record_format import BadRecord, reason_prefixes
 from tidemark.formats.registry_format import RegistryFormat, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -36,9 +36,7 @@ class JsonSchema(RegistryFormat):
 
     name = "json_schema"
     reasons = (
-        Reason.NULL_VALUE.value,
-        Reason.TOO_LARGE.value,
-        Reason.UNKNOWN_SCHEMA.value,
+        *reason_prefixes(Reason.NULL_VALUE, Reason.TOO_LARGE, Reason.UNKNOWN_SCHEMA),
         *(reason for reason in Json.reasons if reason != Reason.NULL_VALUE.value),
         Reason.SCHEMA_MISMATCH.value,
     )

@@ -11,7 +11,7 @@ from tidemark.formats.binary.avro_binary import Malformed, read_long
 from tidemark.formats.binary.avro_writer import write_long
 from tidemark.formats.binary.protobuf_messages import Messages, describe, messages_of
 from tidemark.formats.binary.protobuf_values import MessageReader, plain, write_message
-from tidemark.formats.record_format import BadRecord, fields_of
+from tidemark.formats.record_format import BadRecord, fields_of, reason_prefixes
 from tidemark.formats.registry_format import RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -42,19 +42,16 @@ class Protobuf(RegistryFormat):
     framing: str = "confluent"
 
     name = "protobuf"
-    reasons = tuple(
-        reason.value
-        for reason in (
-            Reason.NULL_VALUE,
-            Reason.TOO_LARGE,
-            Reason.UNKNOWN_SCHEMA,
-            Reason.MALFORMED_PROTOBUF,
-            Reason.SCHEMA_MISMATCH,
-            Reason.MISSING_FIELD,
-            Reason.BAD_FORMAT,
-            Reason.OUT_OF_RANGE,
-            Reason.UNKNOWN_MEMBER,
-        )
+    reasons = reason_prefixes(
+        Reason.NULL_VALUE,
+        Reason.TOO_LARGE,
+        Reason.UNKNOWN_SCHEMA,
+        Reason.MALFORMED_PROTOBUF,
+        Reason.SCHEMA_MISMATCH,
+        Reason.MISSING_FIELD,
+        Reason.BAD_FORMAT,
+        Reason.OUT_OF_RANGE,
+        Reason.UNKNOWN_MEMBER,
     )
 
     def __post_init__(self) -> None:

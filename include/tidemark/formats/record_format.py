@@ -20,6 +20,11 @@ class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of
     """Why a record cannot be applied; the text becomes the `reason` column."""
 
 
+def reason_prefixes(*reasons: Reason) -> tuple[str, ...]:
+    """Returns the `reasons` of a built-in format, given in the order of its checks."""
+    return tuple(reason.value for reason in reasons)
+
+
 def decode_text(value: bytes | None) -> str:
     """Returns a value as the text that it is in UTF-8.
 

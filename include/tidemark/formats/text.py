@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import DeclarationError
-from tidemark.formats.record_format import FAULT, GOOD, RecordFormat, decode_text, fields_of
+from tidemark.formats.record_format import FAULT, GOOD, RecordFormat, decode_text, fields_of, reason_prefixes
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -32,7 +32,7 @@ class Text(RecordFormat):
     """
 
     name = "text"
-    reasons = (Reason.NULL_VALUE.value, Reason.INVALID_UTF8.value)
+    reasons = reason_prefixes(Reason.NULL_VALUE, Reason.INVALID_UTF8)
 
     def bind(self, record: type) -> FieldType:
         """See `RecordFormat`.
