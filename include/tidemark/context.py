@@ -254,7 +254,7 @@ class Context:
                 log=self.log,
                 foreign=self.foreign_tables,
                 blocked=Erasures(objects).blocked_keys,
-                open_book=cache(lambda: StoredBook(StoredSchemas(objects), open_registry(self.settings))),
+                open_book=cache(lambda: StoredBook(StoredSchemas(objects), open_registry(self.settings), listener)),
             ),
             tables=self.tables,
             clock=self.clock,

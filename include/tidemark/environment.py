@@ -23,8 +23,8 @@ from tidemark.settings import Settings
 from tidemark.telemetry.bounded import Bounded
 
 if TYPE_CHECKING:
+    from tidemark.kafka.schema_registry import HttpRegistry
     from tidemark.ports.observing import LineageSink, Metrics
-    from tidemark.ports.registries import SchemaRegistry
     from tidemark.storage.local_store import Root
     from tidemark.storage.s3_folder import S3Folder
 
@@ -109,7 +109,7 @@ class HostLocks:
             held.renew(timeout)
 
 
-def open_registry(settings: Settings) -> "SchemaRegistry":
+def open_registry(settings: Settings) -> "HttpRegistry":
     """Returns the schema registries of the settings; nothing is sent before the first question."""
     from tidemark.kafka.schema_registry import HttpRegistry, RegistryLogin
 

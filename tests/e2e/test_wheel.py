@@ -145,7 +145,7 @@ def test_airflow_lists_the_provider_and_the_plugin(airflow: PlainAirflow) -> Non
 def test_doctor_finds_all_that_a_checkpoint_needs(airflow: PlainAirflow) -> None:
     found = json.loads(airflow.command("tidemark", "doctor", "--json"))
     assert {f["check"]: f["verdict"] for f in found} == dict.fromkeys(
-        ["python", "packages", "jars", "warehouse", "kafka", "spark"], "ok"
+        ["python", "packages", "jars", "warehouse", "kafka", "spark", "registry"], "ok"
     )
 
 

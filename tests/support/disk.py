@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
 from tidemark.coordinator.records.refusal_records import Refusals
+from tidemark.coordinator.records.schema_book import StoredBook, StoredSchemas
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.write.parquet_writer import written_run
@@ -36,6 +37,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import PlanRequest, Sender, StepListener
+from tidemark.ports.registries import SchemaRegistry
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_reader import files_of
 from tidemark.sql.resolve import compacted_sql
@@ -125,6 +127,8 @@ class DiskPipeline:
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_MS))
     sender: Sender | None = None
     crash: StepListener = ignore_step
+    registry: SchemaRegistry | None = None
+    """Is asked for schemas."""
     bucket: S3Folder | None = None
     """Holds the warehouse instead of `root`."""
 
@@ -238,12 +242,15 @@ class DiskPipeline:
         """Executes an attempt up to its seal."""
         sinks = {t.path.rpartition("/")[0]: t.stored for t in attempt.plan.sinks.values()}
         files: Any = ParquetFiles(self.warehouse, self.pipeline.schemas(), sinks)
+        objects, registry = self.coordinator.objects, self.registry
+        stored = StoredSchemas(objects)
         job = CheckpointJob(
             compute=MemoryCompute(
                 pipeline=self.pipeline,
                 log=self.log,
                 tables=files,
-                blocked=Erasures(self.coordinator.objects).blocked_keys,
+                blocked=Erasures(objects).blocked_keys,
+                open_book=None if registry is None else cache(partial(StoredBook, stored, registry, self.crash)),
             ),
             tables=self.tables,
             clock=self.clock,

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 
 from tidemark import formats
+from tidemark.cli.doctor import registries_answer
+from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.schema_book import StoredBook, StoredSchemas
 from tidemark.environment import open_registry
 from tidemark.errors import RegistryUnavailableError, SchemaChangedError, UsageError
-from tidemark.kafka.schema_registry import PAUSES, HttpRegistry, RegistryLogin
+from tidemark.kafka.schema_registry import PAUSES, RECHECK, HttpRegistry, RegistryLogin
+from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.schema.registry_schemas import SchemaText
 from tidemark.settings import load_settings
 from tidemark.testing.twin.memory import MemoryStore
@@ -85,14 +89,32 @@ def test_texts_come_with_what_they_refer_to_in_order_of_need() -> None:
     }
 
 
-def test_an_unknown_id_is_asked_for_until_it_is_known_or_patience_ends() -> None:
+def test_an_unknown_id_is_asked_for_once_more() -> None:
     waits = list[float]()
-    with serving({"/schemas/ids/7": [UNKNOWN, UNKNOWN, (200, {"schema": "late"})]}) as server:
+    with serving({"/schemas/ids/7": [UNKNOWN, (200, {"schema": "late"})]}) as server:
         assert client(server.address, waits).ask("default", [7, 9], again=[1]).keys() == {7}
         asked = [path for path, _ in server.seen]
-    assert waits == list(PAUSES)
-    assert asked.count("/schemas/ids/1") == 1 and asked.count("/schemas/ids/9") == len(PAUSES) + 1
-    assert asked.count("/schemas/ids/7") == 3
+    assert waits == [RECHECK] and RECHECK < 1, "a topic with an id that stays unknown pays it in every checkpoint"
+    assert sorted(asked) == [f"/schemas/ids/{id}" for id in (1, 7, 7, 9, 9)]
+
+
+def test_a_registry_that_goes_away_before_it_is_asked_once_more_is_unavailable() -> None:
+    waits = list[float]()
+    unavailable = pytest.raises(RegistryUnavailableError, match="503")
+    with serving({"/schemas/ids/7": [UNKNOWN, (503, "away")]}) as server, unavailable:
+        client(server.address, waits).ask("default", [7])
+    assert waits == [RECHECK, *PAUSES]
+
+
+def test_a_probe_asks_once_for_an_id_that_no_schema_has() -> None:
+    waits = list[float]()
+    with serving({}) as server:
+        client(server.address, waits).probe("default")
+        assert [path for path, _ in server.seen] == ["/schemas/ids/0"]
+        server.script["/schemas/ids/0"] = [(503, "away")]
+        with pytest.raises(RegistryUnavailableError, match="'default' is unavailable: HTTP 503"):
+            client(server.address, waits).probe("default")
+    assert waits == []
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
@@ -174,6 +196,24 @@ def test_settings_become_a_login_without_showing_the_password(tmp_path: Path, mo
     assert "geheim" not in f"{settings!r}{made!r}"
 
 
+def test_the_doctor_asks_every_registry_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(address: str) -> tuple[str, str]:
+        monkeypatch.setenv("TIDEMARK_SCHEMA_REGISTRY", address)
+        finding = registries_answer(load_settings(root=str(tmp_path)))
+        assert (finding.remedy is None) == (finding.verdict == "ok")
+        return finding.verdict, finding.detail
+
+    with serving({}) as server, serving({"/schemas/ids/0": [(401, "who are you")]}) as strict:
+        assert found(server.address) == ("ok", "default: answers")
+        assert found(f"default={server.address},eu={server.address}") == ("ok", "default, eu: answers")
+        verdict, detail = found(f"default={server.address},eu={strict.address},us=http://127.0.0.1:9")
+    assert verdict == "missing"
+    assert detail.startswith("the schema registry 'eu' is unavailable: HTTP 401") and "; " in detail
+    assert "the schema registry 'us' is unavailable" in detail and "'default'" not in detail
+    assert found("ftp://somewhere")[0] == "missing"
+    assert found("") == ("ok", "none configured; formats with schemas of a registry need TIDEMARK_SCHEMA_REGISTRY")
+
+
 class Answers:
     """A registry in a dict."""
 
@@ -189,29 +229,32 @@ class Answers:
 def test_a_book_asks_once_stores_first_and_believes_the_store() -> None:
     store = MemoryStore()
     stored, first = StoredSchemas(Objects(store)), Answers(n1='{"type": "int"}', n2='"long"')
-    book = StoredBook(stored, first)
+    book = StoredBook(stored, first, ignore_step)
     book.learn("default", [1, 3])
     book.learn("default", [3, 1])
     assert first.asked == [("default", (1, 3), ())]
-    assert book.unknown == {"default": (3,)}
+    assert (book.known, book.unknown) == ({"default": (1,)}, {"default": (3,)})
     assert book.bind(formats.Avro()).schemas.texts == {1: SchemaText(type="AVRO", text='{"type": "int"}')}
     assert sorted(store.objects)[-1] == "schemas/default/0000000001.json"
 
-    later = StoredBook(stored, Answers(n1='{"type":  "int"}', n2='"long"', n3='"string"'))
+    later = StoredBook(stored, Answers(n1='{"type":  "int"}', n2='"long"', n3='"string"'), ignore_step)
     later.learn("default", [1, 2, 3])
-    assert later.unknown == {} and stored.ids("default") == [1, 2, 3]
+    assert (later.known, later.unknown) == ({"default": (1, 2, 3)}, {}) and stored.ids("default") == [1, 2, 3]
     assert stored.find("default", 1) == SchemaText(type="AVRO", text='{"type": "int"}'), "the first answer stays"
-    assert stored.bind(formats.Avro(), {"default": (3,)}).schemas.texts.keys() == {1, 2}
+    facts = BatchFacts(records=1, watermark_ms=None, bytes=1, unknown_schemas={"default": (3,)})
+    assert stored.bind(formats.Avro(), facts).schemas.texts.keys() == {1, 2}
+    assert stored.bind(formats.Avro(), replace(facts, schemas={"default": (2,)})).schemas.texts.keys() == {2}
+    assert stored.bind(formats.Avro()).schemas.texts.keys() == {1, 2, 3}
 
 
 def test_a_known_id_with_another_schema_is_noticed_before_a_new_one_is_used() -> None:
     stored = StoredSchemas(Objects(MemoryStore()))
-    StoredBook(stored, Answers(n1='"int"')).learn("default", [1])
+    StoredBook(stored, Answers(n1='"int"'), ignore_step).learn("default", [1])
     other = Answers(n1='"long"', n2='"string"')
     with pytest.raises(SchemaChangedError, match="under id 1"):
-        StoredBook(stored, other).learn("default", [2])
+        StoredBook(stored, other, ignore_step).learn("default", [2])
     assert stored.ids("default") == [1]
-    StoredBook(stored, other).learn("other", [1, 2])
+    StoredBook(stored, other, ignore_step).learn("other", [1, 2])
     assert stored.ids("other") == [1, 2]
 
 

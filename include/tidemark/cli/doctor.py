@@ -236,6 +236,28 @@ def spark_answers(settings: Settings) -> Finding:
     return Finding(check="spark", verdict="missing", detail=f"{shown} does not answer", remedy=remedy)
 
 
+def registries_answer(settings: Settings) -> Finding:
+    """Checks that each schema registry in the settings answers, with the right that a checkpoint needs."""
+    from tidemark.environment import open_registry
+    from tidemark.kafka.schema_registry import registry_names
+
+    names = registry_names(settings.schema_registry or "")
+    if not names:
+        detail = "none configured; formats with schemas of a registry need TIDEMARK_SCHEMA_REGISTRY"
+        return Finding(check="registry", verdict="ok", detail=detail)
+    registry, bad = open_registry(settings), list[TidemarkError]()
+    for name in names:
+        try:
+            registry.probe(name)
+        except TidemarkError as error:
+            bad.append(error)
+    if bad:
+        detail = "; ".join(error.what for error in bad)
+        remedy = "start it, or correct TIDEMARK_SCHEMA_REGISTRY and its credentials"
+        return Finding(check="registry", verdict="missing", detail=detail, remedy=remedy)
+    return Finding(check="registry", verdict="ok", detail=f"{', '.join(names)}: answers")
+
+
 def _accepts(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), timeout=_PATIENCE).close()
@@ -256,4 +278,5 @@ _CHECKS: dict[str, Check] = {
     "warehouse": _warehouse,
     "kafka": kafka_answers,
     "spark": spark_answers,
+    "registry": registries_answer,
 }

@@ -146,7 +146,7 @@ class SparkBatch:
         self._processed: dict[str, ProcessFrame] = {}
         self._letters_again = compute.redriven(plan)
         self._redriven: dict[str, DataFrame] = {}
-        self._note_unknown()
+        self._note_schemas()
 
     def prepare(self, uid: str) -> UidCounts:
         """Counts emitted and joined records, which are known only now, and runs the function of an operator."""
@@ -274,11 +274,12 @@ class SparkBatch:
         for done in self._processed.values():
             done.release()
 
-    def _note_unknown(self) -> None:
-        """Adds the ids of unknown schemas to the facts, of the records and the dead letters that were read so far."""
+    def _note_schemas(self) -> None:
+        """Adds the ids of schemas to the facts, of the records and the dead letters that were read so far."""
         open_book = self._compute.open_book
         if open_book and any(source.format.needs_schemas_of for source in self._compute.pipeline.inputs.values()):
-            self.facts = replace(self.facts, unknown_schemas=open_book().unknown)
+            book = open_book()
+            self.facts = replace(self.facts, unknown_schemas=book.unknown, schemas=book.known)
 
     def _redrive(self, uid: str) -> None:
         """Reads the dead letters that an operator gets again, and adds them to its counts."""
@@ -286,7 +287,7 @@ class SparkBatch:
         with translate_spark_errors():
             self._redriven[uid] = letters.decoded().persist()
             self.counts[uid] = letters.counted(self.counts[uid], self._joined(uid, self._redriven[uid]))
-        self._note_unknown()
+        self._note_schemas()
 
     def _failed_again(self, uid: str) -> int:
         if uid not in self._redriven or not self._processed[uid].failed:

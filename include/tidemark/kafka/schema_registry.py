@@ -1,7 +1,7 @@
 """A client of schema registries with Confluent's API, on the standard library: it reads schemas by their ids.
 
-An id that the registry does not know may be known a moment later, because registries replicate: the client asks again
-before it says so. A registry that does not answer is asked again, and then it is an error, never an unknown id.
+An id that the registry does not know may be known a moment later, because registries replicate: the client asks once
+more before it says so. A registry that does not answer is asked again, and then it is an error, never an unknown id.
 """
 
 import base64
@@ -24,9 +24,12 @@ from tidemark.model.schema.registry_schemas import SchemaText
 TIMEOUT = 10.0
 """Seconds to wait for a connection, and for each part of an answer."""
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries, of a registry that does not answer, and of ids that it does not know."""
+"""Seconds between tries, of a registry that does not answer."""
+RECHECK = 0.5
+"""Seconds after which ids that the registry does not know are asked for a second and last time."""
 _LONGEST = 32 * 2**20
 _DEEPEST = 32
+_NAMED = re.compile(r"[\w-]+=")
 _ADDRESS = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 _UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes: no such subject, version, schema. A 404 without one is not the registry's."""
@@ -82,7 +85,7 @@ class RegistryLogin:
                 next="set it to the registry's address, https://HOST:PORT.",
             )
         parts = [part.strip() for part in self.address.split(",")]
-        named = dict(part.split("=", 1) for part in parts if re.match(r"[\w-]+=", part))
+        named = dict(part.split("=", 1) for part in parts if _NAMED.match(part))
         found = named.get(registry) if named else (parts[0] if len(parts) == 1 else None)
         if found is None or not _ADDRESS.fullmatch(found):
             raise UsageError(
@@ -122,6 +125,17 @@ class RegistryLogin:
         return made
 
 
+def registry_names(address: str) -> list[str]:
+    """Returns the names of the registries in `TIDEMARK_SCHEMA_REGISTRY`; an address without a name serves `default`.
+
+    >>> registry_names("default=https://a:8081, eu=https://b:8081"), registry_names("https://a:8081")
+    (['default', 'eu'], ['default'])
+    """
+    parts = [part.strip() for part in address.split(",") if part.strip()]
+    named = [part.partition("=")[0] for part in parts if _NAMED.match(part)]
+    return named or ["default"] * bool(parts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HttpRegistry:
     """See `ports.SchemaRegistry`. `sleep` waits between tries."""
@@ -132,17 +146,29 @@ class HttpRegistry:
     def ask(self, registry: str, ids: Collection[int], again: Collection[int] = ()) -> Mapping[int, SchemaText]:
         """See `ports.SchemaRegistry`."""
         address = self.login.address_of(registry)
-        found = dict[int, SchemaText]()
-        for pause in (*PAUSES, None):
-            left = [id for id in (*again, *ids) if id not in found]
-            answers = ((id, self._patiently(registry, f"{address}/schemas/ids/{id}")) for id in left)
-            found |= {id: self._schema(registry, address, body) for id, body in answers if body is not None}
-            # `again` may have been deleted from the registry since; only new ids are worth waiting for.
-            again = ()
-            if pause is None or all(id in found for id in ids):
-                return found
-            self.sleep(pause)
+        found = self._known(registry, address, (*again, *ids))
+        # `again` may have been deleted from the registry since; only new ids are worth waiting for.
+        left = [id for id in ids if id not in found]
+        if left:
+            self.sleep(RECHECK)
+            found |= self._known(registry, address, left)
         return found
+
+    def probe(self, registry: str) -> None:
+        """Asks once for an id that no schema has, with the right that a checkpoint needs; `tidemark doctor` calls it.
+
+        Raises:
+            RegistryUnavailableError: the registry did not answer, or refused.
+            UsageError: it has no address, or a setting is invalid.
+        """
+        try:
+            self._get(f"{self.login.address_of(registry)}/schemas/ids/0")
+        except _Refused as error:
+            raise _unavailable(registry, str(error)) from error
+
+    def _known(self, registry: str, address: str, ids: Collection[int]) -> dict[int, SchemaText]:
+        answers = ((id, self._patiently(registry, f"{address}/schemas/ids/{id}")) for id in ids)
+        return {id: self._schema(registry, address, body) for id, body in answers if body is not None}
 
     def _schema(self, registry: str, address: str, body: Mapping[str, Any]) -> SchemaText:
         references = dict[str, str]()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.jobs import open_job
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.environment import open_bucket_folder, random_id
 from tidemark.errors import StoreError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.names import S3Url, is_url
-from tidemark.model.retention.export_manifest import NAME, Export
+from tidemark.model.retention.export_manifest import NAME, Export, ExportedSchema
 from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import reads, verification
 from tidemark.settings import Settings
@@ -129,9 +130,18 @@ def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
         broadcast_ids=plan.broadcast_ids,
         fingerprint=plan.fingerprint,
         exported_at_ms=context.clock.now_ms(),
+        schemas=_schemas(StoredSchemas(asked.coordinator.objects)),
     )
     inside.text(NAME, made.encode().decode())
     return made
+
+
+def _schemas(stored: StoredSchemas) -> tuple[ExportedSchema, ...]:
+    return tuple(
+        ExportedSchema(registry=registry, id=id, schema=stored.require(registry, id))
+        for registry, ids in stored.all().items()
+        for id in ids
+    )
 
 
 def _queries(context: Context, found: Checkpoint, uid: str) -> Mapping[str, str]:

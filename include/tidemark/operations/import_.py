@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.jobs import open_job
 from tidemark.coordinator.plans.inputs import PlannedInputs
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.coordinator.recovery.segment_importer import SegmentImport, SegmentImporter
 from tidemark.environment import random_id
-from tidemark.errors import StoreError
+from tidemark.errors import SchemaChangedError, StoreError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -76,15 +77,17 @@ def plan_import(context: Context, request: ImportRequest) -> Imported:
         DamagedError, CorruptObjectError: the export is not whole.
         IncompatibleStateError: the declaration does not fit; the message names every uid and field.
         ConflictError: the timeline has begun.
+        SchemaChangedError: the pipeline decodes by another schema under an id of the export.
     """
     with _open_import(context, request) as (_, wanted):
         importer = Importer(coordinator=context.coordinator(request.pipeline))
         slot = importer.refuse_taken(wanted)
+        _refuse_other_schemas(StoredSchemas(importer.coordinator.objects), wanted)
         return describe_import(wanted, importer.inputs(wanted, slot, wanted.least), None)
 
 
 def import_folder(context: Context, request: ImportRequest) -> Imported:
-    """Copies an export's rows to tables of the pipeline, then completes the checkpoint that names them.
+    """Stores an export's schemas, copies its rows to tables, then completes the checkpoint that names them.
 
     After a crash, a repetition finishes the checkpoint, or starts again; no object names the earlier rows.
 
@@ -109,6 +112,10 @@ def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> 
             return describe_import(wanted, left, importer.complete(left))
         slot = importer.refuse_taken(wanted)
         importer.inputs(wanted, slot, wanted.least)
+        stored = StoredSchemas(importer.coordinator.objects)
+        _refuse_other_schemas(stored, wanted)
+        for its in wanted.export.schemas:
+            stored.put(its.registry, its.id, its.schema)
         number = importer.take_id(slot, wanted.least)
         inputs = importer.inputs(wanted, slot, number)
         named = {segment.path for handle in inputs.handles.values() for segment in handle}
@@ -159,6 +166,19 @@ def _local(context: Context, request: ImportRequest) -> Iterator["ExportFolder"]
                 next="make room on the warehouse's disk or correct the permissions, then import again.",
             ) from error
         yield ExportFolder(folder)
+
+
+def _refuse_other_schemas(stored: StoredSchemas, wanted: Importing) -> None:
+    for its in wanted.export.schemas:
+        found = stored.find(its.registry, its.id)
+        if found is not None and not found.means(its.schema):
+            name = wanted.pipeline.name
+            raise SchemaChangedError(
+                f"schema changed: the export has another schema under id {its.id} of the registry {its.registry!r} than"
+                f" the one by which {name} decodes",
+                safe="nothing was imported.",
+                next="import under the name of a pipeline without checkpoints, or name its registry differently.",
+            )
 
 
 def _import_segment(

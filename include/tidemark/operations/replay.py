@@ -120,10 +120,10 @@ def _with_its_schemas(context: Context, pipeline: Pipeline, found: Checkpoint) -
     """Returns the pipeline with formats that decode by stored schemas; ids that were unknown then are still unknown."""
     if not any(source.format.needs_schemas_of for source in pipeline.inputs.values()):
         return pipeline
-    stored, unknown = StoredSchemas(context.coordinator(pipeline.name).objects), found.sealed.facts.unknown_schemas
+    stored = StoredSchemas(context.coordinator(pipeline.name).objects)
 
     def bound(source: KafkaSource) -> KafkaSource:
-        return replace(source, format=stored.bind(source.format, unknown))
+        return replace(source, format=stored.bind(source.format, found.sealed.facts))
 
     return replace(
         pipeline,

@@ -13,11 +13,11 @@ class SchemaRegistry(Protocol):
     """Schema registries, by the names under which formats are declared."""
 
     def ask(self, registry: str, ids: Collection[int], again: Collection[int] = ()) -> Mapping[int, SchemaText]:
-        """Returns the schemas with these ids, without those that the registry still does not know after several tries.
+        """Returns the schemas with these ids, without those that the registry does not know, also when asked twice.
 
         Args:
             registry: name of the registry.
-            ids: the ids to ask for, with patience.
+            ids: the ids to ask for.
             again: ids that are known already; of these the registry may have forgotten some.
 
         Raises:
@@ -28,6 +28,10 @@ class SchemaRegistry(Protocol):
 
 class SchemaBook(Protocol):
     """The schemas of one attempt's records: those that the warehouse holds, and new ones from the registry."""
+
+    @property
+    def known(self) -> Mapping[str, tuple[int, ...]]:
+        """Per registry the ids by whose schemas records are decoded, of those in `learn`."""
 
     @property
     def unknown(self) -> Mapping[str, tuple[int, ...]]:

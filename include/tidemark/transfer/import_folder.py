@@ -39,6 +39,8 @@ class ExportFolder:
         """
         try:
             export = Export.decode((self.path / NAME).read_bytes())
+            for schema in export.schemas:
+                checked_name("registry", schema.registry)
             bad = [f"{f.path}: {why}" for f in export.files if (why := self._flaw(f)) is not None]
             bad += [why for uid, state in export.states.items() for why in self._misfits(uid, state)] if not bad else []
         except (FileNotFoundError, NotADirectoryError) as error:

@@ -50,8 +50,8 @@ def topic_formats(context: Context, name: str, plan: CheckpointPlan) -> dict[str
         return found
     coordinator = context.coordinator(name)
     made, stored = coordinator.timelines.find(plan.id), StoredSchemas(coordinator.objects)
-    unknown = {} if made is None else made.sealed.facts.unknown_schemas
-    return {topic: its and stored.bind(its, unknown) for topic, its in found.items()}
+    facts = None if made is None else made.sealed.facts
+    return {topic: its and stored.bind(its, facts) for topic, its in found.items()}
 
 
 def _pinned(plan: CheckpointPlan) -> dict[str, RecordFormat | None]:

@@ -285,6 +285,8 @@ def _key_of_named(value: object) -> str | None:
             return keys.redrive_key(value.number)
         case RedriveWithdrawal():
             return keys.redrive_withdrawal_key(value.number)
+        case StoredSchema():
+            return keys.schema_key(value.registry, value.id)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Checks whether restore points are whole before you rely on one: manifests, logs, files, stored queries.
+"""Checks whether restore points are whole before you rely on one: manifests, logs, files, stored queries, schemas.
 
 Every restore point is checked on its own, so that one damaged object hides no other, and a damaged file is reported
 with every restore point that it breaks. Nothing is changed.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import KINDS, decode
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.records.tombstones import of_checkpoints
 from tidemark.coordinator.recovery.restore_points import Commits, RestorePoints
 from tidemark.errors import CorruptObjectError, DamagedError
@@ -129,7 +130,7 @@ class Verifier:
         points = self.points.all()
         found = self._all(points, on_progress)
         damages = {where for _, flaws in found for where in flaws}
-        others = [(where, why) for where, why in self._bad_objects() if where not in damages]
+        others = [(where, why) for where, why in (*self._bad_objects(), *self._bad_schemas()) if where not in damages]
         names = tuple(point.name for point in points)
         return Verified(points=names, inspected=self.inspected(), damages=damages_of(found, others))
 
@@ -165,6 +166,12 @@ class Verifier:
                 yield self.points.where(key), error.what
         if self.known is not None and whole != known:
             self.known.save(whole)
+
+    def _bad_schemas(self) -> Iterator[tuple[str, str]]:
+        """Stored schemas that no checked restore point needs: a later checkpoint may decode by them."""
+        for registry, ids in StoredSchemas(self.points.objects).all().items():
+            for id in ids:
+                yield from self.points.schema_flaws(registry, id).items()
 
     def _stamps(self) -> dict[str, str]:
         """Every record with its stamp; with an empty one if all have to be read."""

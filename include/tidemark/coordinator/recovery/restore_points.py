@@ -1,12 +1,13 @@
 """The restore points of a pipeline, each with everything that it needs, even if its own records are damaged."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.records.timelines import Timelines, is_stillborn
 from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.errors import CorruptObjectError, NotFoundError, TidemarkError
@@ -34,6 +35,7 @@ class RestorePoints:
 
     pipeline: str
     objects: Objects
+    _schemas: dict[tuple[str, int], Flaws] = field(default_factory=dict, init=False)
 
     def all(self) -> list[CheckedRestorePoint]:
         """Checkpoints sorted by id, then savepoints by name, then the last entries of timelines by name."""
@@ -131,6 +133,13 @@ class RestorePoints:
                 _keep(made, _commits(_read(partial(timelines.find, segment.through))))
         return made
 
+    def schema_flaws(self, registry: str, id: int) -> Flaws:
+        """The damage of a stored schema, by location. Checkpoints share schemas, so each is read once."""
+        if (registry, id) not in self._schemas:
+            flaws = StoredSchemas(self.objects).flaws(registry, id)
+            self._schemas[registry, id] = {self.where(key): why for key, why in flaws.items()}
+        return self._schemas[registry, id]
+
     def where(self, key: str) -> str:
         """The path of an object, relative to the warehouse."""
         return f"{self.pipeline}/{key}"
@@ -186,11 +195,15 @@ class RestorePoints:
             return None
 
     def _object_flaws(self, checkpoint: Checkpoint) -> Flaws:
-        """Flaws in objects that a manifest needs: the record that finds it, and the queries that resolve its states."""
+        """Flaws in objects that a manifest needs: the record that finds it, its queries, the schemas of its records."""
         found = {keys.id_key(checkpoint.id): self._why_no_id(checkpoint.id)}
         for name in {name for of_uid in checkpoint.plan.queries.values() for name in of_uid.values()}:
             found[keys.query_key(name)] = _why(partial(self.objects.text, keys.query_key, name))
-        return {self.where(key): why for key, why in found.items() if why is not None}
+        flaws = {self.where(key): why for key, why in found.items() if why is not None}
+        for registry, ids in checkpoint.sealed.facts.schemas.items():
+            for id in ids:
+                flaws |= self.schema_flaws(registry, id)
+        return flaws
 
     def _why_no_id(self, checkpoint_id: int) -> str | None:
         return _why(lambda: self.objects.read(IdRecord, keys.id_key(checkpoint_id)))

@@ -149,6 +149,8 @@ class BatchFacts:
         bytes: key and value bytes read.
         watermarks: greatest event time so far per partition of the pipeline's sources.
         unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
+        schemas: per registry the ids of schemas by which records were decoded; a replay needs them. Redriven dead
+            letters count, too.
     """
 
     records: int
@@ -156,6 +158,7 @@ class BatchFacts:
     bytes: int
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     unknown_schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
+    schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
 
     @classmethod
     def after(

@@ -4,13 +4,15 @@ All paths are relative to the folder, so you can move, copy and mount it as a wh
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidemark.model.checkpoint import codec
+from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.registry_schemas import SchemaText
 
 NAME = "export.json"
 """Name of the file that names all others."""
@@ -51,6 +53,15 @@ class ExportedState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSchema:
+    """A schema by which the pipeline decodes: the name of its registry, its id there, and the stored answer."""
+
+    registry: str
+    id: int
+    schema: SchemaText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """A checkpoint outside of its warehouse: everything that a pipeline needs to continue from it.
 
@@ -68,6 +79,8 @@ class Export:
         watermark_ms: watermark after it.
         covered_until_ms: end of the newest interval that it covers.
         exported_at_ms: clock of the writer, for people.
+        schemas: all schemas of registries that the warehouse keeps for the pipeline, because the records that follow
+            may name any of them, also when the registry is gone.
     """
 
     pipeline: str
@@ -88,6 +101,7 @@ class Export:
     broadcast_ids: Mapping[str, str]
     fingerprint: str
     exported_at_ms: int
+    schemas: tuple[ExportedSchema, ...] = field(default=(), metadata=ADDED)
 
     @property
     def files(self) -> Iterator[ExportedFile]:

@@ -16,7 +16,7 @@ class CheckedRestorePoint:
     Attributes:
         name: `chk-17`, `savepoint june`, `timeline t2`.
         handles: handles of state, dead letters and sinks.
-        flaws: flaws of its own objects: manifest, id, stored queries.
+        flaws: flaws of its own objects: manifest, id, stored queries, schemas of a registry.
     """
 
     name: str

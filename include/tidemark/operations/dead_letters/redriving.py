@@ -367,7 +367,7 @@ class _Decoder:
             return None
         source, stored = pipeline.inputs.get(name), StoredSchemas(context.coordinator(pipeline.name).objects)
         return cls(
-            format=EMITTED_FORMAT if source is None else stored.bind(source.format, {}),
+            format=EMITTED_FORMAT if source is None else stored.bind(source.format),
             record=pipeline.input_record(name),
             event_time=None if source is None else source.event_time,
             schema=pipeline.schemas()[current],

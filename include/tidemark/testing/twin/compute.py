@@ -251,7 +251,8 @@ class MemoryBatch:
             seen={tp: at for i in inputs.values() for tp, at in i.greatest_ms.items()},
         )
         if compute.open_book and any(source.format.needs_schemas_of for source in compute.pipeline.inputs.values()):
-            self.facts = replace(self.facts, unknown_schemas=compute.open_book().unknown)
+            book = compute.open_book()
+            self.facts = replace(self.facts, unknown_schemas=book.unknown, schemas=book.known)
         self._broadcast = MemoryBroadcastStates(
             tables=compute.tables, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
