@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from devstack import airflow_home
+from devstack import airflow_home, apicurio
 from devstack.addresses import Addresses
 from devstack.airflow_services import COMPONENTS, LOCAL_SETTINGS, airflow_environment
 from devstack.broker import server_properties
@@ -20,14 +20,25 @@ from devstack.credentials import Credentials
 from devstack.env_file import SECRETS, complete
 from devstack.spark_server import server_configuration
 from tests.support.compose import FILE, ROOT, VARIABLE, Compose, UnsetError, example
+from tests.support.schema_registry import API
 from tidemark.engine.session.session import STATIC_CONF
+from tidemark.kafka.schema_registry import RegistryLogin
 from tidemark.model.core.names import S3Url
 from tidemark.settings import PREFIX, Settings, load_settings
 
 ADDRESSES = Addresses(kafka_port=1, kafka_controller_port=2, spark_port=3, airflow_port=4)
 ONE_SHOTS = {"object-store-bucket", "doctor", "airflow-init"}
 WANTED = {
-    *("postgres", "kafka", "object-store", "spark-master", "spark-worker-1", "spark-worker-2", "spark-connect"),
+    *(
+        "postgres",
+        "kafka",
+        "schema-registry",
+        "object-store",
+        "spark-master",
+        "spark-worker-1",
+        "spark-worker-2",
+        "spark-connect",
+    ),
     *("airflow-apiserver", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
     *ONE_SHOTS,
 }
@@ -93,7 +104,7 @@ def test_airflow_starts_last(compose: Compose) -> None:
 
 def test_nothing_listens_beyond_this_machine(compose: Compose) -> None:
     ports = [port for service in compose.services.values() for port in service.get("ports", [])]
-    assert len(ports) == 4
+    assert len(ports) == 5
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports), ports
 
 
@@ -191,6 +202,17 @@ def test_the_broker_has_the_settings_of_the_stack(compose: Compose, tmp_path: Pa
     given: dict[str, str] = compose.services["kafka"]["environment"]
     places = {n for n in wanted if re.search("LISTENERS|LOG_DIRS|QUORUM", n)}
     assert {n: given.get(n) for n in set(wanted) - places} == {n: wanted[n] for n in set(wanted) - places}
+
+
+def test_the_registry_is_the_one_of_the_tests_and_the_containers_ask_it(compose: Compose) -> None:
+    registry = compose.services["schema-registry"]
+    assert registry["image"].partition(":")[2] == apicurio.VERSION
+    kafka = compose.services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert f"PLAINTEXT://{registry['environment']['KAFKA_BOOTSTRAP_SERVERS']}" in kafka.split(",")
+    address = RegistryLogin(address=compose.services["doctor"]["environment"]["TIDEMARK_SCHEMA_REGISTRY"])
+    parts = urlsplit(address.address_of("default"))
+    assert (parts.hostname, str(parts.port)) == ("schema-registry", registry["environment"]["QUARKUS_HTTP_PORT"])
+    assert parts.path == API
 
 
 def test_the_connect_server_has_the_configuration_of_the_stack(compose: Compose, tmp_path: Path) -> None:

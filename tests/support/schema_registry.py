@@ -21,7 +21,8 @@ from tests.support.prerequisites import needs
 
 START_TIMEOUT = 90.0
 PORTS = range(20_000, 30_000)
-_API = "/apis/ccompat/v7"
+API = "/apis/ccompat/v7"
+"""The path of the API that Confluent's clients use."""
 
 
 def needs_registry() -> pytest.MarkDecorator:
@@ -43,7 +44,7 @@ class RegistryProcess:
     @property
     def address(self) -> str:
         """The base URL of the API that Confluent's clients use."""
-        return f"http://127.0.0.1:{self.port}{_API}"
+        return f"http://127.0.0.1:{self.port}{API}"
 
     def start(self) -> None:
         """Starts it empty, and waits until it answers."""
@@ -83,7 +84,7 @@ class RegistryProcess:
         named = [dict(zip(("name", "subject", "version"), reference, strict=True)) for reference in references]
         body = {"schema": text, "schemaType": type, "references": named}
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{_API}/subjects/{subject}/versions",
+            f"http://127.0.0.1:{self.port}{API}/subjects/{subject}/versions",
             json.dumps(body).encode(),
             {"Content-Type": "application/vnd.schemaregistry.v1+json"},
         )
@@ -93,7 +94,7 @@ class RegistryProcess:
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{_API}/subjects", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{API}/subjects", timeout=2) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.URLError):
             return False
