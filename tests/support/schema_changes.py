@@ -73,6 +73,7 @@ class SchemaOptions(TypedDict, total=False):
     key_groups: int
     clock: Clock
     deletes: bool
+    changes: bool
     joins: tuple[Join, ...]
     where: RecordExpression | None
 
@@ -188,6 +189,7 @@ CHANGES = _rows(
     ttl_off_with_logical_time=lambda: (LOGICAL, alone("sum")),
     clock_of_a_ttl=lambda: (alone("sum", ttl=every(1)), LOGICAL),
     deletes_on=lambda: (fold(S), fold(S, deletes=True)),
+    changes_of_Debezium=lambda: (fold(S, deletes=True), fold(S, deletes=True, changes=True)),
     deletes_off=lambda: (fold(S, deletes=True), fold(S)),
     key_column=lambda: (fold(S), fold(S, keys=(KeyColumn("c", "c", TEXT),))),
     key_column_added=lambda: (fold(S), fold(S, keys=(KeyColumn("k", "k", TEXT), KeyColumn("c", "c", TEXT)))),

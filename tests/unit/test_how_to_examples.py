@@ -19,6 +19,7 @@ PAGES = (
     "filter-and-reshape",
     "keep-state-with-process",
     "quality-gate",
+    "read-a-debezium-topic",
     "several-sources-and-broadcast",
     "test-a-pipeline",
     "types",

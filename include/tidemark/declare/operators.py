@@ -257,7 +257,7 @@ class Fold:
         state: the `state.Keyed` class.
         input: the source by name, or the uid of an operator that emits the records; None = the only source.
         deletes: a record without a value deletes the key in its message key (a tombstone of a compacted topic); by
-            default such a record is a dead letter.
+            default such a record is a dead letter, or filtered if the source has changes (`formats.Debezium`).
         join: for the uid of each broadcast state to join, the record field or fields that hold its key. The joined row
             becomes a field of the record: `key_by` and state fields may use `<uid>.<field>`, which is null if no row
             has the key. Every record of a checkpoint sees the version at its barrier, as in a `Process`.

@@ -13,7 +13,7 @@ from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Fold, Operator, Process, joined_record
 from tidemark.declare.outputs import EmittedOutput
 from tidemark.declare.publications import Publication
-from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern
+from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern, bind_changes
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.canonical import checksum
@@ -309,7 +309,11 @@ class Pipeline:
     def schemas(self) -> dict[str, OperatorSchema]:
         """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
         found = {b.uid: b.bind() for b in self.broadcast}
-        return found | {o.uid: o.bind(self.record_of(o)) for o in self.operators}
+        return found | {o.uid: self._schema_of(o) for o in self.operators}
+
+    def _schema_of(self, operator: Operator) -> OperatorSchema:
+        bound, name = operator.bind(self.record_of(operator)), self.input_of(operator)
+        return bind_changes(bound, self.sources[name]) if name in self.sources else bound
 
     def operator_states(self) -> dict[str, OperatorState]:
         """The declared lists of operator state, without elements, by uid of the operators that have some."""

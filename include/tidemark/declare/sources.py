@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -136,6 +136,43 @@ class KafkaSource:
         return topic in self.names
 
 
+_VERSIONS = ("latest", "first")
+"""Kinds of state whose answer is one version of a row."""
+
+
+def bind_changes(schema: OperatorSchema, source: KafkaSource) -> OperatorSchema:
+    """Returns the schema of an operator that reads a source, whose records may be changes of rows.
+
+    Raises:
+        DeclarationError: it is a fold of changes that would count versions of rows, or keep rows that are gone.
+    """
+    if not source.format.has_changes:
+        return schema
+    found = replace(schema, changes=True)
+    if not found.has_row_keys:
+        return found
+    called, record = type(source.format).__name__, dict(source.schema.fields)
+    at = f"{schema.uid}: a Fold of {called} records"
+    wrong = [f"{f.name} is a state.{f.state_kind.shown}" for f in schema.fields if f.kind not in _VERSIONS]
+    if wrong:
+        raise DeclarationError(
+            f"{at}: {', '.join(wrong)}, which would count every version of a row",
+            next=f"keep state.latest or state.first, or declare a Process, which compares the record with "
+            f"{called.lower()}.before().",
+        )
+    if schema.where is not None:
+        raise DeclarationError(
+            f"{at}: where=: a row that an update takes out of the condition would stay as it was",
+            next="fold all rows, and filter when you read the state; or declare a Process.",
+        )
+    if any(k.source != k.name or k.name not in record or record[k.name].origin for k in schema.keys):
+        raise DeclarationError(
+            f"{at}: key_by=: the message key is the key",
+            next="name the columns of the primary key, all of them: they are fields of the record.",
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class DeltaTable:
     """An external Delta table; Tidemark copies it into a table of its own when it changes.
@@ -211,4 +248,5 @@ class Broadcast:
                 f"{self.uid}: key_by={self.key_by!r}", next="key by fields of the record itself, not by all of them."
             )
         kept = tuple(bind_latest(name, record) for name in rest)
-        return OperatorSchema(self.uid, keys, kept, deletes=True)
+        schema = OperatorSchema(self.uid, keys, kept, deletes=True)
+        return schema if isinstance(self.source, DeltaTable) else bind_changes(schema, self.source)

@@ -14,19 +14,21 @@ if TYPE_CHECKING:
     from tidemark.formats.avro import Avro
     from tidemark.formats.bytes import Bytes
     from tidemark.formats.csv import Csv
+    from tidemark.formats.debezium import Debezium
     from tidemark.formats.json import Json
     from tidemark.formats.json_schema import JsonSchema
     from tidemark.formats.protobuf import Protobuf
     from tidemark.formats.record_format import BadRecord, RecordFormat
     from tidemark.formats.text import Text
 
-__all__ = ["Avro", "BadRecord", "Bytes", "Csv", "Json", "JsonSchema", "Protobuf", "RecordFormat", "Text"]
+__all__ = ["Avro", "BadRecord", "Bytes", "Csv", "Debezium", "Json", "JsonSchema", "Protobuf", "RecordFormat", "Text"]
 
 _HOMES = {
     "Avro": "avro",
     "BadRecord": "record_format",
     "Bytes": "bytes",
     "Csv": "csv",
+    "Debezium": "debezium",
     "Json": "json",
     "JsonSchema": "json_schema",
     "Protobuf": "protobuf",

@@ -41,7 +41,7 @@ def bind_record(format: RecordFormat, record: type) -> FieldType:
     if not own:
         return format.bind(record)
     is_whole = len(own) == len(fields(record))
-    payload = {} if is_whole else dict(format.bind(without_origins(record, KAFKA)).fields)
+    payload = {} if is_whole and not format.has_changes else dict(format.bind(without_origins(record, KAFKA)).fields)
     found = {name: origin_type(record, name, origin) for name, origin in own.items()}
     return FieldType("struct", fields=tuple((f.name, (found | payload)[f.name]) for f in fields(record)))
 
@@ -65,7 +65,7 @@ def origin_type(record: type, name: str, origin: Origin) -> FieldType:
 
 def pin_envelope(record: FieldType) -> dict[str, str]:
     """Returns what a plan pins of a record's envelope; nothing if all fields come from the payload."""
-    own = {name: of.origin for name, of in _split(record)[1]}
+    own = {name: of.origin for name, of in record.fields if of.origin}
     return {ENVELOPE: json.dumps(own, sort_keys=True)} if own else {}
 
 
@@ -153,11 +153,14 @@ def encode_record(format: RecordFormat, record: FieldType, body: Any) -> Sent:  
     if fixed:
         raise UsageError(f"only Kafka gives a record its {fixed[0]}", next="leave the field out of the record.")
     at, key = found.get("kafka.timestamp"), found.get("kafka.key")
-    left = {name: value for name, value in given.items() if name not in dict(own)}
+    left: Any = {name: value for name, value in given.items() if name not in dict(own)}
+    if payload.fields and not isinstance(body, Mapping):
+        cls: Any = type(body)
+        left = without_origins(cls, KAFKA)(**left)
     return Sent(
         value=format.encode(left) if payload.fields else b"",
         key=None if key is None else _raw(key),
-        timestamp_ms=None if at is None else _millis(at),
+        timestamp_ms=None if at is None else epoch_ms(at),
         headers=tuple(
             (origin.removeprefix(HEADER), _raw(value))
             for origin, value in found.items()
@@ -173,7 +176,8 @@ def _raw(given: bytes | str) -> bytes:
     return given.encode() if isinstance(given, str) else given
 
 
-def _millis(at: datetime) -> int:
+def epoch_ms(at: datetime) -> int:
+    """Returns a time in milliseconds since the epoch; one without a zone is in UTC."""
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
 

@@ -131,6 +131,32 @@ def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> t
         raise BadRecord(Reason.BAD_KEY.value) from error
 
 
+def decode_row_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:
+    """Returns the key in the message key of a change, one value per key column.
+
+    Args:
+        key: what `RecordFormat.row_key` returned.
+        columns: the key columns; the object must have exactly these members.
+
+    Raises:
+        BadRecord: the message key names no key.
+    """
+    try:
+        text = decode_text(key)
+        found = _parsed(text)
+        if isinstance(found, dict) and set(found) == {"schema", "payload"}:
+            found = found["payload"]
+        if (
+            _HALF.search(_PAIRS.sub("", text))
+            or not isinstance(found, dict)
+            or set(found) != {name for name, _ in columns}
+        ):
+            raise BadRecord(Reason.BAD_KEY.value)
+        return tuple(_value(found[name], of, name) for name, of in columns)
+    except BadRecord as error:
+        raise BadRecord(Reason.BAD_KEY.value) from error
+
+
 def _named(text: str, columns: Sequence[tuple[str, FieldType]]) -> list[Any]:
     if len(columns) > 1:
         parsed = _parsed(text)

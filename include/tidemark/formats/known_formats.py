@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tidemark.formats.avro import Avro
 from tidemark.formats.bytes import Bytes
 from tidemark.formats.csv import Csv
+from tidemark.formats.debezium import Debezium
 from tidemark.formats.json import Json
 from tidemark.formats.json_schema import JsonSchema
 from tidemark.formats.protobuf import Protobuf
@@ -13,7 +14,7 @@ from tidemark.formats.text import Text
 from tidemark.model.core.origins import ENVELOPE
 
 FORMATS: Mapping[str, type[RecordFormat]] = {
-    cls.name: cls for cls in (Json, Text, Csv, Bytes, Avro, JsonSchema, Protobuf)
+    cls.name: cls for cls in (Json, Text, Csv, Bytes, Avro, JsonSchema, Protobuf, Debezium)
 }
 """Formats by name."""
 
@@ -26,4 +27,4 @@ def format_of(pinned: Mapping[str, str]) -> RecordFormat | None:
     """
     options = {name: text for name, text in pinned.items() if name != ENVELOPE}
     cls = FORMATS.get(options.pop("format", Json.name))
-    return None if cls is None else cls(**options)
+    return None if cls is None else cls.thaw(options, format_of)

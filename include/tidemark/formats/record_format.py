@@ -1,7 +1,7 @@
 """The protocol of a record format, with defaults that suit most formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FAULT, GOOD = "_fault", "_good"
 """The columns that `RecordFormat.decode` adds."""
+ROW_KEY = "_row_key"
+"""The column with `RecordFormat.row_key` of a format that has changes."""
 
 
 class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of Tidemark)
@@ -62,10 +64,13 @@ class RecordFormat(ABC):
     Attributes:
         name: stored in plans; never change it.
         reasons: prefixes of the reasons of its dead letters, in the order of its checks.
+        has_changes: whether a record is the change of a row that the message key names, and deletes are no dead letters
+            even for operators that take none (`formats.Debezium`).
     """
 
     name: ClassVar[str]
     reasons: ClassVar[tuple[str, ...]]
+    has_changes: ClassVar[bool] = False
 
     @property
     def needs_schemas_of(self) -> str | None:
@@ -128,6 +133,25 @@ class RecordFormat(ABC):
         It is also part of the pipeline's fingerprint. `known_formats.format_of` is its inverse.
         """
         return {"format": self.name, **asdict(self)}
+
+    @classmethod
+    def thaw(
+        cls, options: Mapping[str, str], format_of: "Callable[[Mapping[str, str]], RecordFormat | None]"
+    ) -> "RecordFormat | None":
+        """Returns the format with pinned options, the inverse of `freeze`; None if it needs a format that is unknown.
+
+        Args:
+            options: what `freeze` returned, without `format`.
+            format_of: finds a registered format, for formats that contain one.
+        """
+        return cls(**options)
+
+    def row_key(self, key: bytes | None) -> bytes | None:
+        """Returns the message key of a change as a JSON object by columns of the primary key, or bytes that are none.
+
+        The object may be inside `payload`, next to a `schema`.
+        """
+        return None if key is None else self.render(key)
 
     def render(self, raw: bytes) -> bytes:
         """Returns a value as text for people, in UTF-8; a value that is text already is returned as it is."""

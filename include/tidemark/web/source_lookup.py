@@ -17,9 +17,10 @@ from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.envelope import decode_record, pinned_envelope
-from tidemark.formats.json import decode_key
+from tidemark.formats.json import decode_key, decode_row_key
 from tidemark.formats.known_formats import format_of
 from tidemark.formats.record_format import BadRecord, RecordFormat
+from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
@@ -63,8 +64,9 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
 
     Formats whose values name schemas need `formats`, from `topic_formats`.
 
-    Every record of an unregistered format matches. A record that does not decode belongs to no key. An operator that
-    reads another operator has no records of its own, so none matches.
+    Every record of an unregistered format matches. A change matches a fold by its message key alone. Any other record
+    that does not decode belongs to no key. An operator that reads another operator has no records of its own, so none
+    matches.
 
     Raises:
         UsageError: the key has another number of columns, or a value does not fit.
@@ -84,6 +86,8 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
         if found.size > LONGEST or its_format is None:
             return True
         try:
+            if schema.has_row_keys:
+                return decode_row_key(its_format.row_key(found.key), columns) == wanted
             if found.value is None:
                 return schema.deletes and decode_key(found.key, columns) == wanted
             decoded = decode_record(its_format, records[tp.topic], tp, found)
@@ -301,9 +305,10 @@ def _reasons(
 
 
 def _filtered(found: BoundedRead, formats: TopicFormats, schema: OperatorSchema) -> set[tuple[TopicPartition, int]]:
-    """The positions of records that the condition of an operator leaves out, as far as the record alone shows it."""
+    """The positions of records that an operator leaves out, as far as the record alone shows it."""
+    gone = _deletes(found, formats) if schema.changes and not schema.deletes else set()
     if schema.where is None or schema.joined_by(schema.where.paths):
-        return set()
+        return gone
     record = _record_of([(path.split("."), of) for path, of in schema.where.inputs])
     conditions_only, decoded = replace(schema, keys=()), {}
     for tp, read in found.records:
@@ -312,7 +317,21 @@ def _filtered(found: BoundedRead, formats: TopicFormats, schema: OperatorSchema)
             with suppress(BadRecord):
                 decoded[tp, read.offset] = its_format.decode_one(read.value, record)
     judged = judge_records(conditions_only, list(decoded.values()))
-    return {place for place, (is_taken, _) in zip(decoded, judged, strict=True) if not is_taken}
+    return gone | {place for place, (is_taken, _) in zip(decoded, judged, strict=True) if not is_taken}
+
+
+def _deletes(found: BoundedRead, formats: TopicFormats) -> set[tuple[TopicPartition, int]]:
+    """The positions of deletes of rows."""
+    made = set()
+    for tp, read in found.records:
+        its_format = formats[tp.topic]
+        try:
+            if its_format is not None and read.size <= LONGEST:
+                its_format.decode_one(read.value, FieldType("struct"))
+        except BadRecord as error:
+            if str(error) == Reason.NULL_VALUE.value:
+                made.add((tp, read.offset))
+    return made
 
 
 def _any(_: TopicPartition, __: LogRecord) -> bool:

@@ -70,6 +70,8 @@ def format_of(section: str) -> tuple[formats.RecordFormat, type]:
         case "Protobuf":
             known = {7: SchemaText(type="PROTOBUF", text="…"), 6: SchemaText(type="AVRO", text='"string"')}
             return formats.Protobuf(message=OrderMessage).bind_schemas(Schemas(known)), order
+        case "Debezium":
+            return formats.Debezium(), order
         case "Text":
             return formats.Text(), make_dataclass("Line", [("text", str)], frozen=True)
         case "Bytes":
@@ -79,7 +81,7 @@ def format_of(section: str) -> tuple[formats.RecordFormat, type]:
 
 
 def value_of(shown: str) -> bytes | None:
-    if shown == "no value":
+    if shown.startswith("no value"):
         return None
     if shown == "more than 8 MiB":
         return bytes(LONGEST + 1)

@@ -76,7 +76,7 @@ def test_an_unregistered_format_is_unknown() -> None:
     assert format_of({"format": "stranger"}) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if not FORMATS[name].has_changes])
 def test_every_record_is_applied_or_a_dead_letter(name: str) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     case, chance = case_of(name), random.Random(SEED)

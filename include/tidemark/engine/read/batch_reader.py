@@ -148,7 +148,7 @@ def bound_format(raw: DataFrame, pipeline: Pipeline, name: str, open_book: OpenB
     if its_format.needs_schemas_of is None or open_book is None:
         return None
     book = open_book()
-    book.learn(its_format.needs_schemas_of, schema_ids(raw))
+    book.learn(its_format.needs_schemas_of, schema_ids(raw, keys=its_format.has_changes))
     return book.bind(its_format)
 
 

@@ -101,7 +101,7 @@ def count_batch(
         filtered={
             uid: sum(row[f"filtered_{n}"] for row in found)
             for n, uid in enumerate(uids)
-            if plan.schemas[uid].where is not None
+            if filtered_sql(plan.schemas[uid]) is not None
         },
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
         rejected=sum(row["rejected"] for row in found),

@@ -13,7 +13,7 @@ from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.envelope import has_headers, split_payload, with_envelope
 from tidemark.formats.json_sql import is_sealed_sql, is_text_sql, matches_sql, parsed_sql, scalar_sql
-from tidemark.formats.record_format import FAULT, GOOD, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, RecordFormat
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS, Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
@@ -37,6 +37,9 @@ NO_PATH = "CAST(array() AS ARRAY<BIGINT>)"
 
 def applied_sql(schema: OperatorSchema) -> str:
     """Returns the condition that an operator applies a record; never null."""
+    if schema.has_row_keys:
+        known = _computed(schema, "known")
+        return known if schema.deletes else f"(_reason IS NULL AND {known})"
     taken = [] if schema.where is None else [_computed(schema, "where")]
     good = " AND ".join(["_reason IS NULL", *taken, *(f"{sql} IS NOT NULL" for sql in _key_columns(schema))])
     return f"(({good}) OR ({deleted_sql(schema)}))" if schema.deletes else good
@@ -44,7 +47,9 @@ def applied_sql(schema: OperatorSchema) -> str:
 
 def filtered_sql(schema: OperatorSchema) -> str | None:
     """Returns the condition that an operator leaves a good record out; never null. None if it takes all records."""
-    return None if schema.where is None else f"(_reason IS NULL AND NOT {_computed(schema, 'where')})"
+    found = [] if schema.where is None else [f"(_reason IS NULL AND NOT {_computed(schema, 'where')})"]
+    found += [f"({_VALUELESS})"] if schema.changes and not schema.deletes else []
+    return f"({' OR '.join(found)})" if found else None
 
 
 def refused_sql(schema: OperatorSchema) -> str:
@@ -65,9 +70,42 @@ def with_computed(records: DataFrame, schemas: Iterable[OperatorSchema]) -> Data
 def _computations(schema: OperatorSchema) -> Iterator[str]:
     if schema.where is not None:
         yield f"coalesce({_record_sql(schema.where)}, false) AS {_computed(schema, 'where')}"
+    if schema.has_row_keys:
+        yield from _row_keys(schema)
+        return
     for n, key in enumerate(schema.keys):
         if key.expression is not None:
             yield f"{_record_sql(key.expression)} AS {_computed(schema, n)}"
+
+
+def _row_keys(schema: OperatorSchema) -> Iterator[str]:
+    """Yields the key in the message key of a change, and whether it is there; the twin of `json.decode_row_key`."""
+    found = [scalar_sql(_at(ROW_KEY, f"$.{key.name}"), key.name, key.type) for key in schema.keys]
+    names = ", ".join(f"'{name}'" for name in sorted(key.name for key in schema.keys))
+    exactly = f"{_members(ROW_KEY)} = array({names})"
+    named = " AND ".join([exactly, *(f"({reason}) IS NULL" for reason, _ in found)])
+    known = f"coalesce((_reason IS NULL OR {_VALUELESS}) AND {named}, false)"
+    yield f"{known} AS {_computed(schema, 'known')}"
+    for n, (_, value) in enumerate(found):
+        yield f"CASE WHEN {known} THEN {value} END AS {_computed(schema, n)}"
+
+
+def _with_parsed_key(decoded: DataFrame) -> DataFrame:
+    """Replaces the text of message keys by the variant of the object in it, null if it is no JSON text."""
+    text = f"CAST({ROW_KEY} AS STRING)"
+    parsed = decoded.selectExpr("*", f"{parsed_sql(text)} AS _parsed_key")
+    whole = f"{is_text_sql(text)} AND {is_sealed_sql('_parsed_key', text)}"
+    inside = f"{_members(_at('_parsed_key', '$[0]'))} = array('payload', 'schema')"
+    key = f"CASE WHEN {inside} THEN {_at('_parsed_key', '$[0].payload')} ELSE {_at('_parsed_key', '$[0]')} END"
+    return parsed.withColumn(ROW_KEY, F.expr(f"CASE WHEN {whole} THEN {key} END"))
+
+
+def _members(variant: str) -> str:
+    return f"array_sort(map_keys(try_variant_get({variant}, '$', 'map<string, variant>')))"
+
+
+def _at(variant: str, path: str) -> str:
+    return f"try_variant_get({variant}, '{path}', 'variant')"
 
 
 def _record_sql(made: RecordExpression) -> str:
@@ -82,7 +120,8 @@ def _computed(schema: OperatorSchema, part: str | int) -> str:
 def _key_columns(schema: OperatorSchema) -> list[str]:
     """Returns the expressions of the key columns of a record that is no delete."""
     return [
-        spark(record_path(k.source)) if k.inputs is None else _computed(schema, n) for n, k in enumerate(schema.keys)
+        spark(record_path(k.source)) if k.inputs is None and not schema.has_row_keys else _computed(schema, n)
+        for n, k in enumerate(schema.keys)
     ]
 
 
@@ -94,7 +133,7 @@ def deleted_sql(schema: OperatorSchema) -> str:
 
 def reason_sql(schema: OperatorSchema) -> str:
     """Returns why a record that an operator does not apply is a dead letter."""
-    why = f"coalesce(_reason, '{Reason.NULL_KEY.value}')"
+    why = f"coalesce(_reason, '{(Reason.BAD_KEY if schema.has_row_keys else Reason.NULL_KEY).value}')"
     return f"CASE WHEN {_VALUELESS} THEN '{Reason.BAD_KEY.value}' ELSE {why} END" if schema.deletes else why
 
 
@@ -115,7 +154,7 @@ def with_keys(records: DataFrame, schema: OperatorSchema) -> DataFrame:
 def key_sql(schema: OperatorSchema) -> list[str]:
     """Returns the expressions of an operator's key columns over its records."""
     columns = _key_columns(schema)
-    if not schema.deletes:
+    if not schema.deletes or schema.has_row_keys:
         return columns
     return [f"CASE WHEN {_VALUELESS} THEN {_column(schema, n)[1]} ELSE {sql} END" for n, sql in enumerate(columns)]
 
@@ -180,10 +219,16 @@ def as_argument(number: int, varying: str) -> str:
     return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
 
 
-def schema_ids(raw: DataFrame) -> list[int]:
-    """Returns the ids of the schemas that values name by Confluent's frame; this action reads the records."""
-    named = raw.where("octet_length(value) >= 5 AND substr(value, 1, 1) = X'00'")
-    ids = named.selectExpr("CAST(conv(hex(substr(value, 2, 4)), 16, 10) AS BIGINT) AS id").distinct()
+def schema_ids(raw: DataFrame, *, keys: bool = False) -> list[int]:
+    """Returns the ids of the schemas that values name by Confluent's frame; this action reads the records.
+
+    Args:
+        raw: the records.
+        keys: whether the schemas of message keys count too.
+    """
+    found = raw.selectExpr(f"explode(array({'key, value' if keys else 'value'})) AS framed")
+    named = found.where("octet_length(framed) >= 5 AND substr(framed, 1, 1) = X'00'")
+    ids = named.selectExpr("CAST(conv(hex(substr(framed, 2, 4)), 16, 10) AS BIGINT) AS id").distinct()
     return sorted(row["id"] for row in ids.collect())
 
 
@@ -207,16 +252,18 @@ def decode(
     here = [f"`{name}`" for name in _POSITION]
     headers = has_headers(source.schema)
     kept = [*here, "key", "value", *(["headers"] if headers else [])]
+    keyed = [*kept, ROW_KEY] if source.format.has_changes else kept
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({as_argument(lateness.limit_us, 'offset')})"
     late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
     good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
+    found = _decoded(raw.selectExpr(*kept), format or source.format, source.schema, keyed)
     decoded = (
-        _decoded(raw.selectExpr(*kept), format or source.format, source.schema, kept)
-        .selectExpr(*kept, FAULT, good, f"{event_time} AS event_time")
-        .selectExpr(*kept, "event_time", f"{late} AS _reason", "record")
+        (_with_parsed_key(found) if source.format.has_changes else found)
+        .selectExpr(*keyed, FAULT, good, f"{event_time} AS event_time")
+        .selectExpr(*keyed, "event_time", f"{late} AS _reason", "record")
     )
     computing = [s for s in (plan.schemas[uid] for uid in pipeline.readers(name)) if not s.is_decided_by_joins]
     own = [column.rpartition(" AS ")[2] for schema in computing for column in _computations(schema)]
@@ -271,6 +318,7 @@ def fold(
         emitted: whether a process emitted the records.
     """
     rows = with_keys(records, schema).selectExpr("*", f"{access_sql(schema, plan)} AS _at")
+    rows = rows.withColumn("event_time", F.expr("timestamp_millis(0)")) if schema.has_row_keys else rows
     rows = _with_cuts(rows, schema)
     found = [pair for f in schema.fields for pair in partials(f, _only(f, schema), emitted=emitted)]
     aggregates = [F.expr(spark(sql)).alias(name) for name, sql in found]

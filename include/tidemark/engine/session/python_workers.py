@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.formats.emitted_records import EMITTED_FORMAT
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, BadRecord, RecordFormat
 from tidemark.model.core.types import FieldType
 
 cloudpickle: Any = _untyped
@@ -77,7 +77,8 @@ def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType) -> Da
         return format.decode(raw, record)
     there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in raw.schema.fields)
     work = pickle_by_value((format, record), [format])
-    return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}")
+    row_key = f", {ROW_KEY} BINARY" if format.has_changes else ""
+    return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}{row_key}")
 
 
 def encode_emitted(letters: DataFrame) -> DataFrame:
@@ -112,4 +113,8 @@ def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
                 found.append(None)
                 faults.append(str(error))
         columns = [*batch.columns, pa.array(faults, pa.string()), pa.array(found, struct)]
-        yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, FAULT, GOOD])
+        names = [*batch.schema.names, FAULT, GOOD]
+        if format.has_changes:
+            columns.append(pa.array([format.row_key(key) for key in batch.column("key").to_pylist()], pa.binary()))
+            names.append(ROW_KEY)
+        yield pa.RecordBatch.from_arrays(columns, names=names)

@@ -49,6 +49,8 @@ class Reason(Enum):
     """No value of its schema can be read as the record: a field that may not be null is absent, or has another type."""
     NOT_AN_OBJECT = "not_an_object"
     """JSON, but an array, a string, a number, a boolean or null."""
+    UNSUPPORTED_OP = "unsupported_op"
+    """A change that is none of a row: a truncate, or an operation that the format does not know."""
     MISSING_FIELD = "missing_field"
     """A field that may not be null is absent."""
     NULL_FIELD = "null_field"
@@ -66,7 +68,7 @@ class Reason(Enum):
     NULL_KEY = "null_key"
     """A key column of this operator is null; the record is a normal one for other operators."""
     BAD_KEY = "bad_key"
-    """The value is null and the message key is not a key of this operator, which takes such records as deletes."""
+    """The message key is not a key of this operator: of a delete, or of any change that Debezium writes."""
     PROCESS_FAILED = "process_failed"
     """The operator's function raised, and it declares `on_error="dead_letter"`; carries the exception's class."""
 

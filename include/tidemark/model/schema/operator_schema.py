@@ -231,6 +231,7 @@ class OperatorSchema:
         older: folders that a handle may name with other columns than those of this schema (`model.state.evolution`).
         patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
         where: the condition of the records that the operator takes; None = it takes all.
+        changes: whether its records are changes of rows (`RecordFormat.has_changes`).
         was: the previous uid of the state; only in declarations, never in manifests.
     """
 
@@ -245,7 +246,13 @@ class OperatorSchema:
     older: tuple[Layout, ...] = ()
     patched: int = 0
     where: RecordExpression | None = None
+    changes: bool = False
     was: str = field(default="", compare=False)
+
+    @property
+    def has_row_keys(self) -> bool:
+        """Whether the message key of each record is its key, and the order of positions that of its versions."""
+        return self.changes and self.kind == "fold"
 
     @property
     def keeps_state(self) -> bool:
@@ -302,6 +309,7 @@ class OperatorSchema:
         joins = [{"uid": join.uid, "on": list(join.on)} for join in self.joins]
         added: dict[str, Any] = {"joins": joins} if joins else {}
         added |= {"patched": self.patched} if self.patched else {}
+        added |= {"changes": True} if self.changes else {}
         added |= {} if self.where is None else {"where": self.where.to_json(type_to_json)}
         return added | {
             "uid": self.uid,
@@ -329,6 +337,7 @@ class OperatorSchema:
             older=tuple(_layout_from_json(found) for found in body["older"]),
             patched=body.get("patched", 0),
             where=RecordExpression.from_json(body["where"], type_from_json) if "where" in body else None,
+            changes=body.get("changes", False),
         )
 
 

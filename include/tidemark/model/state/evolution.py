@@ -16,7 +16,8 @@ from tidemark.model.schema.operator_schema import Layout, OperatorSchema, Stored
 _FREE = ("name", "over", "type", "limit", "initial", "ttl", "was")
 """Properties of a field that may change or have a rule of their own; the others define what the field aggregates."""
 _FREE_OF_OPERATORS = (
-    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "where", "was",
+    "uid", "keys", "fields", "key_groups", "kind", "clock", "deletes", "joins", "older", "patched", "where", "changes",
+    "was",
 )  # fmt: skip
 _NEW_NAME = "declare it under a new name"
 _NEW_UID = "give the operator a new uid"
@@ -229,6 +230,9 @@ def _of_operator(old: OperatorSchema, new: OperatorSchema) -> list[Misfit]:
         found.append(("clock", f"{old.clock} became {new.clock}", remedy))
     if old.deletes and not new.deletes:
         found.append(("deletes", "True became False, but deletes are stored", "keep deletes=True, or " + _NEW_UID))
+    if old.has_row_keys != new.has_row_keys:
+        what = "message keys of changes became" if old.has_row_keys else "fields of the record became"
+        found.append(("key", f"{what} {'message keys of changes' if new.has_row_keys else 'fields of it'}", _NEW_UID))
     for name in (f.name for f in fields(OperatorSchema) if f.name not in _FREE_OF_OPERATORS):
         if getattr(old, name) != getattr(new, name):
             found.append((name, f"{getattr(old, name)!r} became {getattr(new, name)!r}", _NEW_UID))

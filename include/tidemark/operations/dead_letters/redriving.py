@@ -27,7 +27,7 @@ from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.envelope import decode_record
-from tidemark.formats.json import decode_key
+from tidemark.formats.json import decode_key, decode_row_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.redrive import (
@@ -377,16 +377,16 @@ class _Decoder:
     def judge(self, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
         """Returns why a record would be refused, or None, and its fields. Only a checkpoint knows joined keys."""
         try:
-            if raw["value"] is None and self.schema.deletes:
-                decode_key(raw["key"], [(k.name, k.type) for k in self.schema.keys])
-                return None, None
             tp = TopicPartition(raw["topic"], raw["partition"])
             fields = decode_record(self.format, self.record, tp, _log_record(raw))
         except BadRecord as error:
-            return str(error), None
+            is_delete = str(error) == Reason.NULL_VALUE.value
+            return (self._judge_delete(raw) if is_delete else str(error)), None
         at = raw["timestamp"] if self.event_time is None else value_at(fields, self.event_time)
         if at > self.latest:
             return Reason.IN_THE_FUTURE.value, fields
+        if self.schema.has_row_keys:
+            return self._judge_key(raw), fields
         where, joined_by = self.schema.where, self.schema.joined_by
         own = replace(
             self.schema,
@@ -397,6 +397,23 @@ class _Decoder:
         if not is_taken:
             return "filtered", fields
         return Reason.NULL_KEY.value if None in key else None, fields
+
+    def _judge_delete(self, raw: Mapping[str, Any]) -> str | None:
+        if not self.schema.deletes:
+            return "filtered" if self.schema.changes else Reason.NULL_VALUE.value
+        return self._judge_key(raw)
+
+    def _judge_key(self, raw: Mapping[str, Any]) -> str | None:
+        """Returns why the message key is no key of the operator, or None."""
+        columns = [(k.name, k.type) for k in self.schema.keys]
+        try:
+            if self.schema.has_row_keys:
+                decode_row_key(self.format.row_key(raw["key"]), columns)
+            else:
+                decode_key(raw["key"], columns)
+        except BadRecord as error:
+            return str(error)
+        return None
 
 
 def _log_record(raw: Mapping[str, Any]) -> LogRecord:

@@ -36,6 +36,7 @@ from tidemark.testing.twin.memory_inputs import (
     deletes,
     list_refused,
     schema_ids,
+    skipped,
 )
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
@@ -187,7 +188,7 @@ class MemoryCompute:
         its_format = EMITTED_FORMAT if source is None else source.format
         if its_format.needs_schemas_of is not None and self.open_book is not None:
             book = self.open_book()
-            book.learn(its_format.needs_schemas_of, schema_ids(read))
+            book.learn(its_format.needs_schemas_of, schema_ids(read, keys=its_format.has_changes))
             its_format = book.bind(its_format)
         found = MemoryInput(self.pipeline, plan, name, its_format)
         found.take(read)
@@ -372,6 +373,9 @@ class MemoryBatch:
     def _deletes(self, uid: str, intake: MemoryInput) -> list[Deleted]:
         return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
 
+    def _count_skipped(self, uid: str, intake: MemoryInput) -> int:
+        return sum(not self._drops(uid, d.key, d) for d in skipped(intake, self._plan.schemas[uid]))
+
     def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
         """Returns whether a record has an erased key."""
         mine = (b for b in self._blocked if b.uid == uid)
@@ -387,14 +391,20 @@ class MemoryBatch:
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
         letters += len(self._unkeyed[uid])
-        counts = UidCounts(applied=applied, filtered=len(filtered), dead_lettered=letters)
+        left_out = len(filtered) + (self._count_skipped(uid, self._inputs[uid]) if uid in self._inputs else 0)
+        counts = UidCounts(applied=applied, filtered=left_out, dead_lettered=letters)
         self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
 
     def _split(self, uid: str, records: Iterable[Decoded]) -> tuple[list[Decoded], list[Decoded]]:
         """Returns the records that an operator takes, and those that it filters, both without those of erased keys."""
         schema, found = self._plan.schemas[uid], list(records)
         parts: tuple[list[Decoded], list[Decoded]] = ([], [])
-        for r, (is_taken, key) in zip(found, _judged(schema, found), strict=True):
+        if schema.has_row_keys:
+            intake = self._inputs[uid]
+            judged = [(True, intake.row_key_or_none(intake.raw[r.position], schema)) for r in found]
+        else:
+            judged = _judged(schema, found)
+        for r, (is_taken, key) in zip(found, judged, strict=True):
             if not self._drops(uid, key, r):
                 parts[0 if is_taken else 1].append(replace(r, key=key))
         return parts
@@ -406,6 +416,7 @@ class MemoryBatch:
         letters = len(list_refused(again, schema))
         refused = sum(None in r.key for r in taken) + letters
         redriven = len(taken) + len(filtered) + letters + len(self._deletes(uid, again))
+        redriven += self._count_skipped(uid, again)
         return replace(counts, redriven=redriven, refused_again=refused)
 
     def _fold(self, uid: str) -> list[dict[str, Any]]:
@@ -418,7 +429,8 @@ class MemoryBatch:
     def _letter_rows(self, uid: str, schema: OperatorSchema) -> list[dict[str, object]]:
         intake, failed = self._inputs.get(uid), self._processed[uid].failed if uid in self._processed else {}
         letters = [] if intake is None else list_refused(intake, schema)
-        why = [*failed.items(), *((r.position, Reason.NULL_KEY.value) for r in self._unkeyed[uid])]
+        no_key = (Reason.BAD_KEY if schema.has_row_keys else Reason.NULL_KEY).value
+        why = [*failed.items(), *((r.position, no_key) for r in self._unkeyed[uid])]
         raw = dict(self._emitted_to(uid)) if why else {}
         raw |= {} if intake is None else intake.raw
         letters += [MemoryDeadLetter(record=raw[position], reason=reason) for position, reason in why]

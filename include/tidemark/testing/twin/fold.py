@@ -3,7 +3,7 @@
 import atexit
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -174,6 +174,8 @@ def _row(
     for f in schema.fields:
         began = times[0] if not f.is_cut or f.ttl is None else last_start(times, f.ttl.ms)
         counted = [(at, r) for at, r in placed if at >= began]
+        if schema.has_row_keys:  # positions alone are the order of a row's versions
+            counted = [(at, replace(r, event_time=_EPOCH)) for at, r in counted]
         row |= zip((name for name, _ in f.accumulators), f.fold_kind.fold(f, of_key(key, now), counted), strict=True)
         if f.is_cut:
             row[f"{f.name}__cut"] = began > times[0]

@@ -1,6 +1,6 @@
 """Decodes the records of one input as they are read, and separates good ones from dead letters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from typing import Any
 from tidemark.declare.pipeline import Pipeline
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.envelope import decode_record, has_headers
-from tidemark.formats.json import decode_key
+from tidemark.formats.json import decode_key, decode_row_key
 from tidemark.formats.record_format import BadRecord, RecordFormat
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -167,6 +167,21 @@ class MemoryInput:
             except BadRecord as error:
                 self.letters.append(MemoryDeadLetter(record=record, reason=str(error)))
 
+    def row_key(self, record: RawRecord, schema: OperatorSchema) -> tuple[Any, ...]:
+        """Returns the key of a change.
+
+        Raises:
+            BadRecord: the message key names none.
+        """
+        return decode_row_key(self._format.row_key(record.key), [(k.name, k.type) for k in schema.keys])
+
+    def row_key_or_none(self, record: RawRecord, schema: OperatorSchema) -> tuple[Any, ...]:
+        """Returns the key of a change; nulls if the message key names none, or does not decide."""
+        try:
+            return self.row_key(record, schema) if schema.has_row_keys else (None,) * len(schema.keys)
+        except BadRecord:
+            return (None,) * len(schema.keys)
+
     def with_redriven(self, other: "MemoryInput") -> "MemoryInput":
         """Returns the records of both."""
         made = copy(self)
@@ -190,30 +205,45 @@ class MemoryInput:
         return found
 
 
-def schema_ids(read: Iterable[RawRecord]) -> set[int]:
+def schema_ids(read: Sequence[RawRecord], *, keys: bool = False) -> set[int]:
     """Returns the ids of the schemas that values name by Confluent's frame; the twin of `engine.read.frames`."""
-    values = (record.value or b"" for record in read)
+    values = [record.value or b"" for record in read] + [record.key or b"" for record in read if keys]
     return {int.from_bytes(value[1:5]) for value in values if len(value) >= 5 and value[0] == 0}
 
 
 # Records without a value, which delete the key in their message key; the twin of `engine.deleting`.
 def deletes(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
     """Returns the records of an input that an operator treats as deletes."""
-    return [d for letter in intake.letters if isinstance(d := _judged(letter, schema), Deleted)]
+    return [d for letter in intake.letters if isinstance(d := _judged(letter, intake, schema), Deleted)]
 
 
 def list_refused(intake: MemoryInput, schema: OperatorSchema) -> list[MemoryDeadLetter]:
     """Returns the records of an input that could not be decoded and are not deletes for the operator."""
-    return [x for letter in intake.letters if isinstance(x := _judged(letter, schema), MemoryDeadLetter)]
+    return [x for letter in intake.letters if isinstance(x := _judged(letter, intake, schema), MemoryDeadLetter)]
 
 
-def _judged(letter: MemoryDeadLetter, schema: OperatorSchema) -> MemoryDeadLetter | Deleted:
-    if not schema.deletes or letter.reason != Reason.NULL_VALUE.value:
+def skipped(intake: MemoryInput, schema: OperatorSchema) -> list[Deleted]:
+    """Returns the deletes of rows that an operator filters, because it takes none; their keys may be nulls."""
+    if not schema.changes or schema.deletes:
+        return []
+    found = [letter.record for letter in intake.letters if letter.reason == Reason.NULL_VALUE.value]
+    return [_deleted(record, intake.row_key_or_none(record, schema)) for record in found]
+
+
+def _judged(letter: MemoryDeadLetter, intake: MemoryInput, schema: OperatorSchema) -> MemoryDeadLetter | Deleted | None:
+    if letter.reason != Reason.NULL_VALUE.value:
         return letter
+    if not schema.deletes:
+        return None if schema.changes else letter
     record = letter.record
     try:
-        key = decode_key(record.key, [(k.name, k.type) for k in schema.keys])
+        if schema.has_row_keys:
+            return _deleted(record, intake.row_key(record, schema))
+        return _deleted(record, decode_key(record.key, [(k.name, k.type) for k in schema.keys]))
     except BadRecord as error:
         return MemoryDeadLetter(record=record, reason=str(error))
+
+
+def _deleted(record: RawRecord, key: tuple[Any, ...]) -> Deleted:
     topic, partition, offset, _ = record.position
     return Deleted(topic=topic, partition=partition, offset=offset, event_time=record.timestamp, key=key)
