@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.engine.conftest import Raw
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
 from tests.engine.test_redrive import Pair
+from tests.support.format_cases import damaged
 from tests.support.kafka import Sent
 from tests.support.row_changes import Copy, Item, Table, pipeline, random_changes, records, with_broadcast
-from tests.unit.formats.test_debezium import AVRO, avro_event, avro_key
+from tests.unit.formats.test_debezium import AVRO, WHOLE, avro_event, avro_key
 from tidemark import Fold, KafkaSource, Pipeline, formats
+from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats import debezium
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.retention.erasure import BlockedKey
@@ -64,6 +67,17 @@ def test_spark_and_the_twin_agree(is_erased: bool, spark: SparkSession, tmp_path
     assert pair.both[0].compacted("copy", pair.twins[done.id], deepest=True) == pair.both[1].compacted(
         "copy", done, deepest=True
     )
+
+
+def test_the_fields_of_a_change_are_decoded_as_in_python(raw: Raw, spark: SparkSession) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    values = [None, b"", *WHOLE.bytes, *(damaged(chance, chance.choice(WHOLE.bytes)) for _ in range(3000))]
+    frame = decode_values(raw(values), WHOLE.format, WHOLE.format.bind(WHOLE.record)).orderBy("offset")
+    good = "CASE WHEN _fault IS NULL THEN _good END AS _good"
+    rows = frame.selectExpr("_fault", good).toArrow().to_pylist()
+    for value, row in zip(values, rows, strict=True):
+        assert (row["_fault"] or row["_good"]) == WHOLE.answer(value), f"{value!r}; seed {SEED}"
 
 
 def test_changes_of_a_broadcast_state_are_folded_alike(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,18 +11,21 @@ from copy import copy
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
-from typing import Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from tidemark.errors import DeclarationError
 from tidemark.formats.avro import Avro
 from tidemark.formats.envelope import epoch_ms, origin_type
 from tidemark.formats.json import Json
 from tidemark.formats.json_schema import JsonSchema
-from tidemark.formats.record_format import BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, BadRecord, RecordFormat, fields_of
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.origins import Origin, origins_of, without_origins
 from tidemark.model.core.types import FieldType
 from tidemark.model.schema.registry_schemas import Schemas
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _FAMILY = "debezium"
 _BEFORE, _OP, _TS = "debezium.before", "debezium.op", "debezium.ts"
@@ -30,6 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_MS, _MOST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 0001 to 9999."""
 _TS_PATH = "source.ts_ms"
+_FITS = f"_found.source.ts_ms BETWEEN {_LEAST_MS} AND {_MOST_MS}"
 _ROWS = ("c", "r", "u")
 """Operations that leave a row: create, read of a snapshot, update."""
 _TEXT = FieldType("str", nullable=True)
@@ -153,6 +157,49 @@ class Debezium(RecordFormat):
         after = dict(self.inner.bind(event).fields)["after"]
         return after.fields
 
+    @property
+    def has_expressions(self) -> bool:
+        """Events in JSON have them, others are decoded in Spark's Python workers."""
+        return isinstance(self.inner, Json)
+
+    def decode(self, raw: "DataFrame", record: FieldType) -> "DataFrame":
+        """See `RecordFormat`; adds `_row_key` too. The order of the checks is that of `decode_one`."""
+        from tidemark.formats.json_sql import Decoder, is_sealed_sql, is_text_sql, parsed_sql
+
+        decoder = Decoder(_event_of(record), root=("_event", "$"))
+        checks = {
+            "value IS NULL": Reason.NULL_VALUE.value,
+            f"NOT ({is_text_sql()})": Reason.INVALID_UTF8.value,
+            f"_parsed IS NULL OR NOT {is_sealed_sql('_parsed')}": Reason.MALFORMED_JSON.value,
+            "NOT startswith(schema_of_variant(_outer), 'OBJECT<')": Reason.NOT_AN_OBJECT.value,
+            _is_no_text("_outer_op"): Reason.WRONG_TYPE.at("op"),
+            "_is_inside AND NOT startswith(schema_of_variant(_payload), 'OBJECT<')": Reason.WRONG_TYPE.at("payload"),
+            _is_no_text("_own_op"): Reason.WRONG_TYPE.at("op"),
+            "_op <=> 'd'": Reason.NULL_VALUE.value,
+            f"coalesce(_op NOT IN {_ROWS}, true)": Reason.UNSUPPORTED_OP.value,
+        }
+        tests = " ".join(f"WHEN {test} THEN '{reason}'" for test, reason in checks.items())
+        return (
+            raw.selectExpr("*", f"{parsed_sql()} AS _parsed", f"key AS {ROW_KEY}")
+            .selectExpr("*", f"{_member('_parsed', '$[0]')} AS _outer")
+            .selectExpr(
+                "*",
+                f"{_member('_outer', '$.op')} AS _outer_op",
+                f"{_member('_outer', '$.payload')} AS _payload",
+                f"coalesce(schema_of_variant({_member('_outer', '$.payload')}) != 'VOID', false) AS _is_inside",
+            )
+            .selectExpr(
+                "*",
+                "CASE WHEN _is_inside THEN _payload ELSE _outer END AS _event",
+                f"CASE WHEN _is_inside THEN {_member('_payload', '$.op')} ELSE _outer_op END AS _own_op",
+            )
+            .selectExpr("*", "try_variant_get(_own_op, '$', 'string') AS _op", *decoder.variants)
+            .selectExpr("*", *decoder.json_types)
+            .selectExpr("*", *decoder.values)
+            .selectExpr("*", f"{decoder.fields_reason} AS _misfit", f"{decoder.record} AS _found")
+            .selectExpr("*", f"CASE {tests} ELSE {_misfit_sql(record)} END AS {FAULT}", f"{_row_sql(record)} AS {GOOD}")
+        )
+
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
         if value is None:
@@ -191,7 +238,7 @@ class Debezium(RecordFormat):
 
     def encode(self, record: object) -> bytes:
         """See `RecordFormat`; a change without an operation creates the row."""
-        given = _parts(record)
+        given = dict(fields_of(record))
         declared = {} if isinstance(record, Mapping) else origins_of(type(record), _FAMILY)
         named = {origin.name: given.pop(name) for name, origin in declared.items()}
         found = {name: None if isinstance(value, Origin) else value for name, value in named.items()}
@@ -224,17 +271,37 @@ def _decoded(inner: RecordFormat, value: bytes, struct: FieldType) -> dict[str, 
         raise BadRecord(f"{reason}{colon}{own}") from error
 
 
+def _member(variant: str, path: str) -> str:
+    return f"try_variant_get({variant}, '{path}', 'variant')"
+
+
+def _is_no_text(variant: str) -> str:
+    return f"schema_of_variant({variant}) NOT IN ('STRING', 'VOID')"
+
+
+def _misfit_sql(record: FieldType) -> str:
+    """Returns the reason of a field, with the path from the row on; then that of a time that no datetime holds."""
+    own = "regexp_replace(_misfit, '^([a-z_]+: )after[.]', '$1')"
+    if all(of.origin != _TS for _, of in record.fields):
+        return own
+    return f"coalesce({own}, CASE WHEN NOT {_FITS} THEN '{Reason.OUT_OF_RANGE.at(_TS_PATH)}' END)"
+
+
+def _row_sql(record: FieldType) -> str:
+    """Returns the record as a struct of a decoded event."""
+    known = {
+        _OP: "_op",
+        _TS: f"timestamp_millis(CASE WHEN {_FITS} THEN _found.source.ts_ms END)",
+        _BEFORE: "_found.before",
+    }
+    fields = (f"'{name}', {known.get(of.origin) or f'_found.after.`{name}`'}" for name, of in record.fields)
+    return f"named_struct({', '.join(fields)})"
+
+
 def _time(ms: int) -> datetime:
     if not _LEAST_MS <= ms <= _MOST_MS:
         raise BadRecord(Reason.OUT_OF_RANGE.at(_TS_PATH))
     return _EPOCH + timedelta(milliseconds=ms)
-
-
-def _parts(record: object) -> dict[str, Any]:
-    if isinstance(record, Mapping):
-        return dict(record)
-    made: Any = record
-    return {f.name: getattr(made, f.name) for f in fields(made)}
 
 
 @cache

@@ -94,30 +94,35 @@ class Decoder:
         values: columns with the value of each scalar among them, null if it does not fit.
         reason: expression of the first reason; null if the record is good.
         record: expression of the record struct, meaningful only if the reason is null.
+        fields_reason: the first reason of a field, for a value that is an object.
+        root: the column with the variant, and in it the path of the object.
     """
 
     record_type: FieldType
+    root: tuple[str, str] = ("_parsed", "$[0]")
     variants: list[str] = field(default_factory=list)
     json_types: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
     reason: str = ""
     record: str = ""
+    fields_reason: str = ""
     _given: list[str] = field(default_factory=list)
     """The variants that are null where the field is missing: it has no default."""
 
     def __post_init__(self) -> None:
         reasons, values = [], []
         for name, of in self.record_type.fields:
-            leaf = self._at(f"$[0].{name}", name, of)
+            leaf = self._at(f"{self.root[1]}.{name}", name, of)
             reasons.append(leaf.reason)
             values.append(f"'{name}', {leaf.value}")
         self.record = f"named_struct({', '.join(values)})"
+        self.fields_reason = f"coalesce({', '.join([*reasons, 'NULL'])})"
         self.reason = f"coalesce({self._envelope()}, {', '.join(reasons)})"
 
     def _at(self, json_path: str, path: str, of: FieldType) -> _Leaf:
         number = len(self.variants)
         variant, json_type = f"_v{number}", f"_t{number}"
-        self.variants.append(f"{_found('_parsed', json_path, of)} AS {variant}")
+        self.variants.append(f"{_found(self.root[0], json_path, of)} AS {variant}")
         self.json_types.append(f"schema_of_variant({variant}) AS {json_type}")
         if of.default is None:
             self._given.append(variant)

@@ -150,7 +150,7 @@ CASE = FormatCase(
 WHOLE = replace(CASE, record=Change, oracle=lambda value: oracle(value, whole=True))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(st.sampled_from(VALUES), st.integers(0, 2**32))
 def test_the_fields_of_a_change_are_read_as_the_oracle_reads_them(value: bytes, seed: int) -> None:
     made = damaged(random.Random(seed), value)
