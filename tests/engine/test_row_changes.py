@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.engine.conftest import Raw
@@ -41,7 +40,9 @@ def _batch(chance: random.Random, count: int, table: Table) -> list[Record]:
     good = [r.value for r in found if r.value is not None]
     for _ in range(count // 3):
         value = chance.choice([*VALUES, *good])
-        found.insert(chance.randrange(len(found) + 1), Record(value=value, key=chance.choice(KEYS), partition=0))
+        key = chance.choice(KEYS)
+        key = key if key is None or chance.random() < 0.5 else damaged(chance, key)
+        found.insert(chance.randrange(len(found) + 1), Record(value=value, key=key, partition=0))
     return found
 
 
@@ -53,16 +54,14 @@ def _erased(_: CheckpointPlan) -> list[BlockedKey]:
     ]
 
 
-@pytest.mark.parametrize("is_erased", [False, True], ids=["all keys", "erased keys"])
-def test_spark_and_the_twin_agree(is_erased: bool, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_and_the_twin_agree_also_on_erased_keys(spark: SparkSession, tmp_path: Path) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED}")
     chance, table, pair = random.Random(SEED), Table(), Pair(spark, tmp_path, pipeline())
-    if is_erased:
-        for one in pair.both:
-            one.blocked = _erased
-    for count in (40, 80, 5):
-        done = pair.checkpoint(_batch(chance, count, table))
-    filtered = {ack.uid: ack.filtered for ack in pair.twins[2].sealed.acks}
+    first = pair.checkpoint(_batch(chance, 90, table))
+    for one in pair.both:
+        one.blocked = _erased
+    done = pair.checkpoint(_batch(chance, 60, table))
+    filtered = {ack.uid: ack.filtered for ack in pair.twins[first.id].sealed.acks}
     assert filtered["copy"] == filtered["ids"] == 0 < filtered["seen"] and filtered["spent"]
     assert pair.both[0].compacted("copy", pair.twins[done.id], deepest=True) == pair.both[1].compacted(
         "copy", done, deepest=True
@@ -152,23 +151,24 @@ def test_letters_of_changes_are_redriven(spark: SparkSession, tmp_path: Path) ->
 
 def test_a_real_topic_is_folded_into_the_table(line: KafkaSparkPipeline) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED}")
-    line.pipeline = pipeline(line.topic)
+    made = pipeline(line.topic)
+    line.pipeline = replace(made, operators=made.operators[:2])
     chance, table = random.Random(SEED), Table()
-    for number in range(4):
+    for number in range(3):
         begun = len(table.sent)
-        choices = [(chance.randrange(10), chance.randrange(6), chance.randrange(40)) for _ in range(25)]
+        choices = [(chance.randrange(10), chance.randrange(6), chance.randrange(40)) for _ in range(30)]
         found = records(random_changes(choices, table).sent[begun:])
         for record in found:
             assert record.partition is not None and (record.value is None or isinstance(record.value, bytes))
             line.ends[record.partition] += 1
         line.topics.produce(line.topic, [Sent(r.value, key=r.key, partition=r.partition) for r in found])  # type: ignore[arg-type]
         sealed = line.checkpoint()
-        copy, seen = sealed.acks[:2]
+        copy, seen = sealed.acks
         gone = sum(r.value is None or b'"op": "d"' in r.value for r in found)  # type: ignore[operator]
         truncated = sum(r.key is None for r in found)
         assert (copy.applied, copy.filtered, copy.dead_lettered) == (len(found) - truncated, 0, truncated)
         assert (seen.applied, seen.filtered, seen.dead_lettered) == (len(found) - gone - truncated, gone, truncated)
-        if number == 2:
+        if number == 1:
             compaction = line.compact("copy", runs=2, ratio=1)
             assert compaction is not None
             line.adopt(compaction)
@@ -176,5 +176,5 @@ def test_a_real_topic_is_folded_into_the_table(line: KafkaSparkPipeline) -> None
         assert {key: (row["name"], row["cents"], row["note"]) for key, row in rows.items()} == {
             key: (row["name"], row["cents"], row.get("note")) for key, row in table.rows.items()
         }
-    assert {row["reason"] for row in letters(line, "ids").to_pylist()} <= {"unsupported_op", "bad_key"}
+    assert {row["reason"] for row in letters(line, "copy").to_pylist()} <= {"unsupported_op"}
     assert json.loads(table.sent[0][0] or b"")

@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -213,4 +214,6 @@ def _refuse(reason: str) -> Callable[[bytes, int], tuple[Any, int]]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Decimal):
+        return format(value, "f")  # a message key that is read again has no exponent
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline, at, sourced
-from tidemark import TopicPattern
+from tests.support.row_changes import Copy, Item, Table
+from tidemark import Fold, KafkaSource, Pipeline, TopicPattern, formats
 from tidemark.declare.sources import Start
-from tidemark.errors import DataLostError, DeclarationError, NotFoundError, UsageError
+from tidemark.errors import DataLostError, DeclarationError, IncompatibleStateError, NotFoundError, UsageError
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
 from tidemark.ports import PlanRequest
 
@@ -243,6 +244,34 @@ def test_a_recreated_topic_is_refused_naming_both_ids_even_when_it_is_longer() -
     assert plan.ranges[P0] == OffsetRange(0, 9)
     assert plan.topic_ids == {"payments": "payments/2"}
     assert {g.partition for g in plan.losses} == {P0, P1}
+
+
+def _changes(uid: str) -> Pipeline:
+    return Pipeline(
+        name=PIPELINE.name,
+        source=KafkaSource("payments", Item, format=formats.Debezium()),
+        operators=[Fold(uid, key_by=("id", "region"), state=Copy, deletes=True)],
+    )
+
+
+def test_changes_of_a_recreated_topic_need_a_new_uid() -> None:
+    bank, table = BankPipeline(_changes("copy")), Table()
+    table.upsert({"id": 1, "region": "a", "name": "old", "cents": 4})
+    table.upsert({"id": 1, "region": "a", "name": "new", "cents": 5})
+    for key, value in table.sent:
+        bank.log.append(P0, value, key=key)
+    bank.complete()
+    bank.log.create("payments", 2)
+    bank.log.append(P0, table.sent[1][1], key=table.sent[1][0])
+    with pytest.raises(DataLostError):
+        bank.plan()
+    with pytest.raises(IncompatibleStateError, match=r"versions of rows go by offset: copy \(topic payments\)"):
+        bank.plan(LOSS)
+    bank.pipeline = _changes("again")
+    bank.complete(replace(LOSS, allow_non_restored_state=True))
+    assert bank.state("again") == {(1, "a"): ("new", 5, None, "u", "new")}
+    bank.complete()
+    assert bank.state("again")[1, "a"][0] == "new"
 
 
 def test_a_topic_recreated_with_fewer_partitions_loses_them() -> None:

@@ -3,9 +3,11 @@
 import io
 import json
 import random
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, make_dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -22,12 +24,13 @@ from tidemark.formats.json import decode_row_key
 from tidemark.formats.registry_format import frame
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.core.types import FieldType
+from tidemark.model.core.types import FieldType, Precision
 from tidemark.model.schema.registry_schemas import Schemas, SchemaText
 from tidemark.web.source_lookup import by_key
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INT, TEXT = FieldType("int"), FieldType("str")
+Long = Annotated[Decimal, Precision(20, 10)]
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,60 @@ def test_events_in_avro_are_read_with_two_schemas() -> None:
     assert [letter["reason"] for letter in found.dead_letters("copy")] == ["unsupported_op", "malformed_avro"]
     assert found.state("spent") == {"a": Spent(cents=6), "b": Spent(cents=4)}
     assert found.counts("spent").filtered == 2
+
+
+def test_a_schema_of_avro_changes_in_the_middle() -> None:
+    later: dict[str, Any] = json.loads(json.dumps(VALUE_SCHEMA))
+    columns = later["fields"][0]["type"][1]["fields"]
+    columns[:] = [c for c in columns if c["name"] != "name"] + [{"name": "note", "type": "string", "default": "new"}]
+    texts = {**AVRO.texts, 9: SchemaText(type="AVRO", text=json.dumps(later))}
+    made = pipeline(inner=formats.Avro().bind_schemas(Schemas(texts)))
+    old, new = {"id": 1, "region": "a", "cents": 4, "name": "x"}, {"id": 1, "region": "a", "cents": 6, "note": "y"}
+    source = {"version": "3.0.0.Final", "ts_ms": 4}
+    sent = [
+        (avro_event("c", None, old), avro_key(1, "a")),
+        (
+            avro(9, later, {"before": new | {"cents": 4}, "after": new, "source": source, "op": "u", "ts_ms": 5}),
+            avro_key(1, "a"),
+        ),
+    ]
+    found = testing.replay(made, [[testing.Record(value=value, key=key) for value, key in sent], testing.BARRIER])
+    assert found.state("copy") == {(1, "a"): Copy(name=None, cents=6, note="y", op="u", first="x")}
+    assert found.state("spent") == {"a": Spent(cents=6)} and not found.dead_letters("copy")
+
+
+KEY_TYPES: tuple[tuple[Any, Any, Any], ...] = (
+    ("int", 5, int),
+    ("long", -(2**63), int),
+    ("string", "é😀", str),
+    ("boolean", True, bool),
+    ({"type": "string", "logicalType": "uuid"}, UUID(int=5), UUID),
+    ({"type": "int", "logicalType": "date"}, date(2024, 1, 2), date),
+    ({"type": "long", "logicalType": "timestamp-micros"}, datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC), datetime),
+    ({"type": "long", "logicalType": "time-micros"}, time(1, 2, 3, 4), time),
+    ("bytes", b"\0\xff", bytes),
+    *(
+        ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 10}, Decimal(text), Long)
+        for text in ("0", "0.0000000001", "-1234567890.1")
+    ),
+)
+
+
+@pytest.mark.parametrize(("avro_type", "value", "declared"), KEY_TYPES, ids=str)
+def test_a_message_key_in_avro_is_the_column_in_the_row(avro_type: Any, value: Any, declared: Any) -> None:
+    columns = [{"name": "id", "type": avro_type}]
+    row = {"type": "record", "name": "Value", "fields": columns}
+    envelope = {
+        "type": "record", "name": "Envelope",
+        "fields": [{"name": "after", "type": ["null", row]}, {"name": "op", "type": "string"}],
+    }  # fmt: skip
+    key = {"type": "record", "name": "Key", "fields": columns}
+    schemas = {7: SchemaText(type="AVRO", text=json.dumps(envelope)), 8: SchemaText(type="AVRO", text=json.dumps(key))}
+    its = formats.Debezium(inner=formats.Avro()).bind_schemas(Schemas(schemas))
+    record = its.bind(make_dataclass("Row", [("id", declared)], frozen=True))
+    decoded = its.decode_one(avro(7, envelope, {"after": {"id": value}, "op": "c"}), record)
+    assert decode_row_key(its.row_key(avro(8, key, {"id": value})), record.fields) == (decoded["id"],)
+    assert decoded["id"] in (value, str(value), value.isoformat() if isinstance(value, time) else value)
 
 
 def test_the_registry_of_keys_is_that_of_values() -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from tidemark.coordinator.plans.cut import Bound, mean_bytes
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
-from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ranges
+from tidemark.coordinator.plans.ranges import PlannedRanges, ReadLimit, plan_ranges, refuse_older_positions
 from tidemark.coordinator.plans.redrives import FindLetters, RedrivePlanner
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
@@ -316,6 +316,7 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
     ) -> CheckpointPlan:
         inputs = self._inputs(pipeline, request, parent, slot)
+        refuse_older_positions(pipeline, parent, reading.ranges, {uid for uid, held in inputs.handles.items() if held})
         logical_ms = max(reading.logical_time_ms, parent.logical_time_ms or 0)
         hide = partial(self._hide_expired, slot, logical_ms)
         declared = timeline_sinks(pipeline, slot.timeline, parent, self.log, Timelines(self.objects))

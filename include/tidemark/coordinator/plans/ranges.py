@@ -1,6 +1,6 @@
 """The offset ranges of the next plan: from the parent's end offsets to a barrier that is frozen now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from tidemark.coordinator.plans.initial_offsets import first_starts, to_ms
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.runs import Runs, is_valid
 from tidemark.declare.pipeline import KafkaSource, Pipeline, shared_topic
-from tidemark.errors import BrokerError, DataLostError
+from tidemark.errors import BrokerError, DataLostError, IncompatibleStateError
 from tidemark.model.checkpoint.plan import Gap
 from tidemark.model.checkpoint.store_objects import RunRecord
 from tidemark.model.core.log_records import LogRecord, ReadBounds
@@ -43,6 +43,42 @@ def refuse_deleted(topics: Iterable[str], topic_ids: Mapping[str, str]) -> None:
             f"data lost: topic {', '.join(gone)} was deleted",
             safe=SAFE,
             next="create the topic again and repeat with --accept-loss, or remove it from the source.",
+        )
+
+
+def refuse_older_positions(
+    pipeline: Pipeline, parent: Parent, found: "PlannedRanges", stateful: Collection[str]
+) -> None:
+    """Refuses to fold changes of a recreated topic into state of the earlier one.
+
+    Versions of a row go by position. Offsets begin again, so an old version would stay the latest.
+
+    Args:
+        pipeline: the declaration.
+        parent: the parent of the plan.
+        found: what the plan reads.
+        stateful: uids of the operators that have state.
+
+    Raises:
+        IncompatibleStateError: lists the operators and the topics.
+    """
+    ids = found.topic_ids
+    again = {topic for topic, number in parent.topic_ids.items() if ids.get(topic, number) != number}
+    if not again:
+        return
+    schemas = pipeline.schemas()
+    wrong = [
+        f"{uid} (topic {topic})"
+        for name, topics in found.sources.items()
+        for uid in pipeline.readers(name)
+        for topic in sorted(again.intersection(topics))
+        if schemas[uid].has_row_keys and uid in stateful
+    ]
+    if wrong:
+        raise IncompatibleStateError(
+            f"a recreated topic begins at offset 0, and versions of rows go by offset: {', '.join(wrong)}",
+            safe=SAFE,
+            next="give the operator a new uid, which the snapshot in the topic fills; then repeat with --accept-loss.",
         )
 
 
