@@ -37,6 +37,10 @@ setup-flink: setup ## Fetch Apache Flink, into a cache of yours, so that `make b
 demo: $(if $(filter s3,$(WAREHOUSE)),setup-s3,setup) ## Checkpoint the real flights of 2013, check every row (DEMO=quick: half; WAREHOUSE=s3: in a bucket)
 	@$(BIN)/python -m devstack.demo
 
+.PHONY: demo-weather
+demo-weather: setup-registry ## Join the weather to these flights, with Avro from a registry, and check every row
+	@$(BIN)/python -m devstack.weather
+
 ##@ The stack
 .PHONY: up
 up: setup ## Start Kafka, Spark and Airflow
@@ -73,7 +77,7 @@ test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the th
 	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-nightly
-test-nightly: setup-s3 ## Run the demo in a bucket, large state, other systems, and random tests with more cases
+test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state, other systems, and random tests with more cases
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")

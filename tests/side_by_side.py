@@ -37,12 +37,18 @@ PARTS = (
 """Tests that compute for one to two minutes each part; the rest is one more."""
 LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
-    ["tests/engine/test_cluster.py", "tests/engine/test_rescaling.py", "tests/engine/test_gates_alike.py"],
+    [
+        "tests/engine/test_cluster.py",
+        "tests/engine/test_rescaling.py",
+        "tests/engine/test_gates_alike.py",
+        "tests/weather",
+    ],
 )
 NIGHTLY = [
     "tests/perf/peers/test_peers.py",
     "tests/perf/test_large_state.py",
     "tests/s3/test_demo.py",
+    "tests/weather/test_demo_weather.py",
 ]
 """These repeat in large what other tests show in small: `make test-nightly`."""
 LONG = (

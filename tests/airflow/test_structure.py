@@ -23,7 +23,8 @@ NEW_YORK = ZoneInfo("America/New_York")
 HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
 LATER = (
     "engine",
-    "kafka",
+    "kafka.client",
+    "kafka.connection",
     "storage",
     "tables",
     "readers",

@@ -27,6 +27,7 @@ PAGES = (
 )
 RUN_ELSEWHERE = {
     "choose-a-schedule": "airflow/test_schedules.py",
+    "join-weather-to-flights": "weather/test_weather_on_spark.py",
     "publish-a-delta-table": "publications/test_page.py",
     "publish-to-a-compacted-topic": "publications/test_topics.py",
     "publish-to-postgresql": "publications/test_postgres.py",

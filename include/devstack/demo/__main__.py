@@ -9,21 +9,20 @@ import os
 import sys
 import time
 
-import psutil
-
 from devstack import control
-from devstack.credentials import ADMIN, Credentials, load_credentials
+from devstack.credentials import ADMIN
 from devstack.demo import bucket
 from devstack.demo.options import asks_for
 from devstack.demo.releases import Releases
 from devstack.demo.story import PIPELINE, Story, is_whole
 from devstack.demo.summary import Line, lines_of, table_of
 from devstack.demo.topic import DataSet, load
+from devstack.demo_stack import airflow_login, ended_service, stop_other_airflow
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.cli.output import complain, note, show_rows
 from tidemark.cli.timeline import plain_tree
 from tidemark.context import Context, open_context
-from tidemark.errors import NotFoundError, TidemarkError
+from tidemark.errors import TidemarkError
 from tidemark.operations import reads, timelines
 from tidemark.settings import Settings, load_settings
 
@@ -66,9 +65,9 @@ def demonstrate(settings: Settings, *, quick: bool) -> None:
     for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
         load(data_set)
     before = _ids(context)
-    login = _login(settings)
+    login = airflow_login(settings)
     api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
-    story = Story(api=api, context=context, releases=releases, dead=lambda: _dead(settings), head=_head)
+    story = Story(api=api, context=context, releases=releases, dead=lambda: ended_service(settings), head=_head)
     story.begin()
     if quick:
         story.half_year()
@@ -99,20 +98,9 @@ def _start(settings: Settings, releases: Releases, *, deploys: bool) -> None:
         releases: the release that Airflow's tasks run.
         deploys: whether another release will be deployed; an Airflow that would not see it is restarted.
     """
-    wanted = os.pathsep.join(map(str, releases.deployed.pipelines))
-    scheduler = next(service for service in control.status(settings) if service.name == "airflow-scheduler")
-    if deploys and scheduler.state == "running" and _folders_of(scheduler.pid) != wanted:
-        note(f"airflow: was started with another {FOLDERS} than the demo's")
-        control.down(settings, ["airflow"], report=note)
+    if deploys:
+        stop_other_airflow(settings, {FOLDERS: os.pathsep.join(map(str, releases.deployed.pipelines))})
     control.up(releases.deployed, report=note)
-
-
-def _folders_of(pid: int | None) -> str | None:
-    """Returns a process's environment, which its children, the tasks, inherit."""
-    try:
-        return psutil.Process(pid).environ().get(FOLDERS)
-    except psutil.Error:
-        return None
 
 
 def _show(context: Context, lines: list[Line]) -> None:
@@ -124,18 +112,6 @@ def _show(context: Context, lines: list[Line]) -> None:
 
 def _ids(context: Context) -> set[int]:
     return {found.id for line in lines_of(context, PIPELINE) for found in line.checkpoints}
-
-
-def _dead(settings: Settings) -> str | None:
-    """Returns a service of the stack that has ended."""
-    return next((service.name for service in control.status(settings) if service.state == "stale"), None)
-
-
-def _login(settings: Settings) -> Credentials:
-    login = load_credentials(settings.home)
-    if login is None:
-        raise NotFoundError("the embedded Airflow has no password yet", next="tidemark up --only airflow")
-    return login
 
 
 def _head(title: str) -> None:

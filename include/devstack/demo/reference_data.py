@@ -46,7 +46,7 @@ def read_airlines() -> list[FlightRecord]:
 
 
 def _read(name: str, columns: Mapping[str, Column], wanted: int) -> list[FlightRecord]:
-    path = _find(name)
+    path = find_table(name)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             records = [_record(n, row, columns) for n, row in enumerate(csv.DictReader(file))]
@@ -63,7 +63,12 @@ def _record(number: int, row: Mapping[str, str], columns: Mapping[str, Column]) 
     return FlightRecord(row=number, key=key.encode(), value=_JSON.encode(value).encode(), timestamp_ms=_BEGAN_MS)
 
 
-def _find(name: str) -> Path:
+def find_table(name: str) -> Path:
+    """Returns a file of the data set in the installed package.
+
+    Raises:
+        NotFoundError: the package is not installed.
+    """
     spec = find_spec(PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "data" / name

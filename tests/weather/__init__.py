@@ -1,0 +1,1 @@
+"""The weather demo's pipeline with a broker, a registry and Spark."""
