@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import FlatMap, Fold, KafkaSource, Pipeline, Process, state
+from tidemark import Broadcast, FlatMap, Fold, KafkaSource, Pipeline, Process, state
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -27,6 +27,14 @@ class Sale:
     note: str
     amount: int
     place: Place
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A row to look up."""
+
+    shop: str
+    city: str
 
 
 class Sold(state.Keyed):
@@ -55,8 +63,10 @@ PIPELINE = Pipeline(
              AND amount > 0""", state=Sold),
         Fold("cities", input="cut", key_by="place.city", state=Sold, where="note = '`'"),
         Fold("all", key_by=(), state=Sold),
+        Fold("regions", join={"places": "shop"}, where="places.city <> ''", key_by="places.city", state=Sold),
         Process("seen", key_by="shop", where="shop <> 'x'", state=Seen, function=lambda shop, sales, seen: None),
     ],
+    broadcast=[Broadcast("places", KafkaSource("shops", Shop), key_by="shop")],
 )  # fmt: skip
 
 
@@ -67,6 +77,7 @@ def test_the_page_has_conditions_and_expressions_of_keys(airflow_home: Path) -> 
     table = page.split("| operator |")[1].split("\n\n")[0].splitlines()[2:]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
     assert rows == [
+        ["`places` (broadcast)", "`shops`", "`shop`", "`city`"],
         ["`cut`", "`sales` where `amount > 0`", "none", "none: it emits rows of each record"],
         [
             "`hours`",
@@ -76,5 +87,11 @@ def test_the_page_has_conditions_and_expressions_of_keys(airflow_home: Path) -> 
         ],
         ["`cities`", "`cut` where ``note = '`'``", "`city` = `place.city`", "`n` (count)"],
         ["`all`", "`sales`", "all records", "`n` (count)"],
+        [
+            "`regions`",
+            "`sales` with `places` by `shop` where `places.city <> ''`",
+            "`city` = `places.city`",
+            "`n` (count)",
+        ],
         ["`seen`", "`sales` where `shop <> 'x'`", "`shop`", "`n` (value)"],
     ]

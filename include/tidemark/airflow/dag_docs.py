@@ -69,6 +69,8 @@ def _row(pipeline: Pipeline, operator: Operator, schema: OperatorSchema) -> str:
     name = pipeline.input_of(operator)
     is_only_source = name in pipeline.sources and len(pipeline.sources) == 1
     reads = ", ".join(map(_code, topic_names(pipeline.sources[name]) if is_only_source else [name]))
+    for join in schema.joins:
+        reads += f" with `{join.uid}` by {', '.join(map(_code, join.on))}"
     if schema.where is not None:
         reads += f" where {_code(schema.where.text)}"
     if isinstance(operator, FlatMap):

@@ -135,6 +135,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
             facts["where"] = schema.where.text
         if uid in plan.inputs:
             facts["input"] = plan.inputs[uid]
+        facts |= {f"joins {join.uid} by": ", ".join(join.on) for join in schema.joins}
         if ack is not None:
             facts |= {
                 "records read": ack.read,
@@ -151,7 +152,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
             made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted_to_all} emitted"
             second = f"{_many(ack.applied, 'record')}, {made}"
         graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
-        for source in _read_by(graph, plan, uid):
+        for source in (*_read_by(graph, plan, uid), *(f"operator {join.uid}" for join in schema.joins)):
             graph.edge(source, name)
         _tables(graph, plan, uid, ack, found)
 
