@@ -18,6 +18,8 @@ from tests.support.cli import Command
 from tests.support.crashes import CrashAt, Killed
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import commands_over
+from tests.support.row_changes import pipeline
+from tests.unit.formats.test_debezium import AVRO, avro_event, avro_key
 from tidemark import formats
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.records.schema_book import StoredSchemas
@@ -26,6 +28,7 @@ from tidemark.declare.retention import Retention
 from tidemark.errors import CorruptObjectError, RegistryUnavailableError
 from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint
 from tidemark.model.core import canonical
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.export_manifest import NAME, Export
 from tidemark.model.schema.registry_schemas import SchemaText
 from tidemark.operations import reads
@@ -330,3 +333,12 @@ def _signed(made: dict[str, Any]) -> bytes:
 
 def newest(orders: Orders) -> Checkpoint:
     return reads.get_checkpoint(orders.tidemark.context, orders.name)
+
+
+def test_schemas_of_the_message_keys_of_changes_are_learned_too(tmp_path: Path) -> None:
+    registry = MemoryRegistry({id: found.text for id, found in AVRO.texts.items()})
+    line = DiskPipeline(tmp_path, pipeline(inner=formats.Avro()), "shop.public.items", registry=registry)
+    row = {"id": 1, "region": "a", "name": "x", "cents": 4}
+    line.log.append(TopicPartition(line.topic, 0), avro_event("c", None, row), key=avro_key(1, "a"))
+    acks = {ack.uid: ack.applied for ack in line.checkpoint().sealed.acks}
+    assert acks["copy"] == acks["seen"] == acks["spent"] == 1 and sorted(registry.asked) == sorted(AVRO.texts)

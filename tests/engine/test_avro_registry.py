@@ -13,6 +13,7 @@ import pytest
 from tests.support.cli import Command
 from tests.support.kafka import Sent, Topics
 from tests.support.schema_registry import RegistryProcess, needs_registry, running_registry
+from tests.unit.formats.test_debezium import KEY_SCHEMA, VALUE_SCHEMA
 from tidemark.kafka import schema_registry
 
 pytestmark = [needs_registry(), pytest.mark.slow]
@@ -215,3 +216,46 @@ def test_another_registry_under_the_same_name_is_noticed(orders: Orders, tmp_pat
         orders.tidemark("run", "orders", TIDEMARK_SCHEMA_REGISTRY=f"other={other.address}").ok()
     assert orders.state()["bob"] == (1, 2, None)
     shutil.rmtree(tmp_path / "other")
+
+
+ITEMS = """
+from dataclasses import dataclass
+
+from tidemark import Fold, KafkaSource, Pipeline, formats, state
+
+
+@dataclass(frozen=True)
+class Item:
+    id: int
+    region: str
+    cents: int
+
+
+class Copy(state.Keyed):
+    cents: int = state.latest("cents")
+
+
+orders = Pipeline(
+    name="orders",
+    source=KafkaSource("$topic", Item, format=formats.Debezium(inner=formats.Avro())),
+    operators=[Fold("customers", key_by=("id", "region"), state=Copy, deletes=True)],
+)
+"""
+
+
+def test_message_keys_of_changes_have_schemas_too(orders: Orders) -> None:
+    orders.tidemark.declare(ITEMS, file="orders.py", topic=orders.topic)
+    of_value = orders.registry.register(f"{orders.topic}-value", VALUE_SCHEMA)
+    of_key = orders.registry.register(f"{orders.topic}-key", KEY_SCHEMA)
+    sent = []
+    for cents, region in ((4, "a"), (5, "b"), (6, "a")):
+        row = {"id": 1, "region": region, "name": None, "cents": cents}
+        event = {"before": None, "after": row, "source": {"version": "3", "ts_ms": 1}, "op": "u", "ts_ms": 2}
+        key = framed(of_key, KEY_SCHEMA, {"id": 1, "region": region})
+        sent.append(Sent(framed(of_value, VALUE_SCHEMA, event), key=key, partition=0))
+    sent.append(Sent(None, key=framed(of_key, KEY_SCHEMA, {"id": 1, "region": "b"}), partition=0))
+    orders.topics.produce(orders.topic, sent)
+    orders.run().ok()
+    rows = orders.tidemark("state", "show", "orders", "customers", "--json").ok().json
+    assert [(row["id"], row["region"], row["cents"]) for row in rows] == [(1, "a", 6)] and orders.letters() == {}
+    assert orders.replayed("chk-1")

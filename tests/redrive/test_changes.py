@@ -15,7 +15,8 @@ from tidemark.web.source_lookup import RecordQuery, read_records
 ITEMS = """
 from dataclasses import dataclass
 
-from tidemark import Fold, KafkaSource, Pipeline, formats, state
+from tidemark import Fold, KafkaSource, Pipeline, Process, formats, kafka, state
+from tidemark.formats import debezium
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,21 @@ class Copy(state.Keyed):
     name: str | None = state.latest("name")
 
 
+class Late(state.Keyed):
+    n: int = state.value(0)
+
+
+def pass_over(id, changes, kept):
+    pass
+
+
 items = Pipeline(
     name="items",
     source=KafkaSource("items", Item, format=formats.$format),
     operators=[
         Fold("copy", key_by="$key", state=Copy, deletes=True),
         Fold("seen", key_by="$key", state=Copy),
+        $more
     ],
     max_dead_letters=1.0,
 )
@@ -63,8 +73,8 @@ class Items:
             value = None if found is None else json.dumps(found).encode()
             self.line.log.append(TopicPartition("items", 0), value, key=key, timestamp_ms=1_000_000 + n)
 
-    def declare(self, *, column: str = "", format: str = "Debezium()", key: str = "id") -> None:
-        self.command.declare(ITEMS, file="items.py", column=column, format=format, key=key)
+    def declare(self, *, column: str = "", format: str = "Debezium()", key: str = "id", more: str = "") -> None:
+        self.command.declare(ITEMS, file="items.py", column=column, format=format, key=key, more=more)
 
     def shown(self, uid: str) -> list[tuple[int, str, str | None]]:
         """The letters of an operator: offset, reason, and what the current declaration says."""
@@ -106,5 +116,20 @@ def test_letters_of_another_format_are_judged_as_changes(tmp_path: Path) -> None
     assert copy == {0: None, 1: None, 2: None, 3: "bad_key", 4: None, 5: "unsupported_op", 6: "bad_key"}
     seen = {offset: today for offset, _, today in items.shown("seen")}
     assert seen == copy | {1: "filtered", 2: "filtered", 3: "filtered"}
+    with commands_over(items.line):
+        items.command("dead-letters", "redrive", "items", "seen", "--out-of-order", "--execute").ok()
+    items.line.pipeline = items.command.context.pipeline("items")
+    (again,) = (ack for ack in items.line.checkpoint().sealed.acks if ack.uid == "seen")
+    assert (again.redriven, again.applied, again.filtered, again.dead_lettered) == (7, 2, 3, 2)
     items.declare(column="cents: int")
     assert {offset: today for offset, _, today in items.shown("copy")} == copy | {0: "missing_field: cents"}
+
+
+def test_the_page_knows_conditions_on_fields_that_are_not_in_the_row(tmp_path: Path) -> None:
+    taking = """Process("late", key_by="id", state=Late, function=pass_over, where="op = 'c' AND at > 3"),"""
+    columns = "op: str = debezium.op()\n    at: int = kafka.offset()"
+    items = Items(tmp_path, column=columns, more=taking)
+    done = items.line.checkpoint()
+    (late,) = (ack for ack in done.sealed.acks if ack.uid == "late")
+    assert (late.applied, late.filtered, late.dead_lettered) == (2, 4, 1)
+    assert [offset for offset, filtered, _ in items.records("late") if filtered] == [0, 1, 2, 3]

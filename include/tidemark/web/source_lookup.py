@@ -180,7 +180,7 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
         found = context.log.read(going, plan.isolation, bounds, wanted or _any)
     finally:
         _TURNS.release()
-    filtered = set() if query.uid is None else _filtered(found, formats, plan.schemas[query.uid])
+    filtered = set() if query.uid is None else _filtered(found, formats, plan, query.uid)
     return RecordPage(
         checkpoint=plan.name,
         by_key=wanted is not None,
@@ -304,8 +304,11 @@ def _reasons(
     return reasons
 
 
-def _filtered(found: BoundedRead, formats: TopicFormats, schema: OperatorSchema) -> set[tuple[TopicPartition, int]]:
+def _filtered(
+    found: BoundedRead, formats: TopicFormats, plan: CheckpointPlan, uid: str
+) -> set[tuple[TopicPartition, int]]:
     """The positions of records that an operator leaves out, as far as the record alone shows it."""
+    schema = plan.schemas[uid]
     gone = _deletes(found, formats) if schema.changes and not schema.deletes else set()
     if schema.where is None or schema.joined_by(schema.where.paths):
         return gone
@@ -314,8 +317,9 @@ def _filtered(found: BoundedRead, formats: TopicFormats, schema: OperatorSchema)
     for tp, read in found.records:
         its_format = formats[tp.topic]
         if its_format is not None and read.value is not None and read.size <= LONGEST:
+            whole = _with_origins(record, plan.format_of(tp.topic))
             with suppress(BadRecord):
-                decoded[tp, read.offset] = its_format.decode_one(read.value, record)
+                decoded[tp, read.offset] = decode_record(its_format, whole, tp, read)
     judged = judge_records(conditions_only, list(decoded.values()))
     return gone | {place for place, (is_taken, _) in zip(decoded, judged, strict=True) if not is_taken}
 

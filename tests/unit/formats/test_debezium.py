@@ -19,8 +19,9 @@ from tests.support.row_changes import Copy, Item, OldItem, Spent, event, pipelin
 from tidemark import Broadcast, FlatMap, Fold, KafkaSource, Pipeline, formats, kafka, state, testing
 from tidemark.errors import DeclarationError
 from tidemark.formats import BadRecord, debezium
-from tidemark.formats.envelope import bind_record
+from tidemark.formats.envelope import bind_record, encode_record
 from tidemark.formats.json import decode_row_key
+from tidemark.formats.known_formats import format_of
 from tidemark.formats.registry_format import frame
 from tidemark.model.core.log_records import LogRecord
 from tidemark.model.core.offsets import TopicPartition
@@ -170,6 +171,21 @@ def test_an_instance_with_the_fields_of_a_change_comes_back() -> None:
     assert WHOLE.answer(formats.Debezium().encode(Change(1))) == {
         "id": 1, "op": "c", "email": None, "at": EPOCH, "before": None,
     }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A column, a field of the change and one of Kafka."""
+
+    id: int
+    op: str = debezium.op()
+    tenant: str = kafka.header("tenant")
+
+
+def test_an_instance_with_fields_of_kafka_too_keeps_those_of_the_change() -> None:
+    sent = encode_record(formats.Debezium(), bind_record(formats.Debezium(), Tagged), Tagged(1, "u", "x"))
+    assert sent.headers == (("tenant", b"x"),)
+    assert {name: json.loads(sent.value or b"")[name] for name in ("op", "after")} == {"op": "u", "after": {"id": 1}}
 
 
 # Keys: what the converter of the connector writes.
@@ -335,6 +351,7 @@ def test_the_registry_of_keys_is_that_of_values() -> None:
     its = formats.Debezium(inner=formats.Avro(registry="other"))
     assert its.needs_schemas_of == "other" and its.bind_schemas(AVRO).needs_schemas_of is None
     assert formats.Debezium().needs_schemas_of is None
+    assert format_of(its.freeze()) == its and format_of(formats.Debezium().freeze()) == formats.Debezium()
     assert its.render(b"x") == b"x"
     shown = json.loads(its.bind_schemas(AVRO).render(avro_event("t", None, None)))
     assert shown["op"] == "t" and shown["source"]["ts_ms"] == 5

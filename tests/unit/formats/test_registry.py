@@ -34,6 +34,7 @@ class Payment:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_good_record_comes_back(name: str, data: st.DataObject) -> None:
     case = CASES[name]
@@ -43,6 +44,7 @@ def test_a_good_record_comes_back(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None)
 @given(value=st.binary(max_size=12))
 def test_any_bytes_mean_what_the_oracle_says(name: str, value: bytes) -> None:
     case = CASES[name]
@@ -50,7 +52,7 @@ def test_any_bytes_mean_what_the_oracle_says(name: str, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_damaged_values_mean_what_the_oracle_says(name: str, data: st.DataObject, seed: int) -> None:
     case = CASES[name]
