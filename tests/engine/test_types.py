@@ -149,5 +149,5 @@ def test_spark_reads_old_values_in_wider_types_as_the_twin_does(spark: SparkSess
     for old, new, values in CASES:
         rows = pa.table({"n": range(len(values)), "v": pa.array(values, arrow_type(old))})
         made = spark.createDataFrame(rows).selectExpr("n", SPARK.text(converted_sql('"v"', old, new, SPARK)) + " AS v")
-        found = made.orderBy("n").toArrow()["v"].to_pylist()
+        found = made.orderBy("n").toArrow()["v"].to_pylist(maps_as_pydicts="strict")
         assert found == [converted_value(value, old, new) for value in values]

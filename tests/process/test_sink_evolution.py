@@ -1,6 +1,7 @@
 """What a sink receives changes from checkpoint to checkpoint: refused before a plan, or read as one table (C9)."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from tidemark.model.state.sink_evolution import evolved_sink, sink_misfits, sour
 from tidemark.readers.sink_reader import read_sink
 from tidemark.sinks import KafkaSink
 
-Narrow, Wide = Annotated[Decimal, Precision(10, 2)], Annotated[Decimal, Precision(20, 2)]
+Narrow = Annotated[Decimal, Precision(10, 2)]
+Wide = Annotated[Decimal, Precision(20, 2)]
 BASE = "p/sinks/s/t1~v2"
 INT, TEXT, CENTS, MORE = "BIGINT", "STRING", "DECIMAL(10,2)", "DECIMAL(20,2)"
 CHANGES: dict[str, tuple[Columns, Columns]] = {
@@ -43,6 +45,16 @@ CHANGES: dict[str, tuple[Columns, Columns]] = {
     "fewer digits of a Decimal": ((("a", MORE),), (("a", CENTS),)),
     "another type": ((("a", INT),), (("a", TEXT),)),
     "field of a dataclass added": ((("a", f"STRUCT<`x`: {INT}>"),), (("a", f"STRUCT<`x`: {INT}, `y`: {INT}>"),)),
+    "field of a dataclass removed": ((("a", f"STRUCT<`x`: {INT}, `y`: {INT}>"),), (("a", f"STRUCT<`x`: {INT}>"),)),
+    "order of the fields of a dataclass": (
+        (("a", f"STRUCT<`x`: {INT}, `y`: {TEXT}>"),),
+        (("a", f"STRUCT<`y`: {TEXT}, `x`: {INT}>"),),
+    ),
+    "the same in lists and dicts": (
+        (("a", f"MAP<STRING, ARRAY<STRUCT<`x`: {CENTS}>>>"),),
+        (("a", f"MAP<STRING, ARRAY<STRUCT<`y`: {TEXT}, `x`: {MORE}>>>"),),
+    ),
+    "member added to an Enum, or removed": ((("a", TEXT),), (("a", TEXT),)),
 }
 
 
@@ -72,18 +84,18 @@ def test_the_page_has_a_row_for_every_change_and_no_other() -> None:
     assert _table(heading)[null][:2] == ["yes", "the same"]
 
 
-IN_COLUMNS = dict.fromkeys(("UUID", "time", "Enum(x, y)", "Enum(x, y, z)"), "str") | {
-    "Enum(1, 2)": "int",
-    "dataclass(a, b or None)": "dataclass(a, b)",
-    "dataclass(a, b = 0)": "dataclass(a, b)",
-}
+IN_COLUMNS = dict.fromkeys(("UUID", "time", "Enum(x, y)", "Enum(x, y, z)"), "str") | {"Enum(1, 2)": "int"}
+BOTH = dict.fromkeys(("dataclass(a, b)", "dataclass(a, b or None)", "dataclass(a, b = 0)"), "dataclass(a, b)")
 """The types of columns: forms, members, defaults, and whether null is legal, are no part of them."""
 
 
 @pytest.mark.parametrize("new", TYPES)
 @pytest.mark.parametrize("old", TYPES)
 def test_types_are_judged_as_those_of_state_by_what_a_column_has_of_them(old: str, new: str) -> None:
-    before, now = IN_COLUMNS.get(old, old), IN_COLUMNS.get(new, new)
+    columns = IN_COLUMNS | BOTH
+    before, now = columns.get(old, old), columns.get(new, new)
+    # An added field is null in old rows, whether the declaration allows null or not.
+    now = "dataclass(a, b or None)" if new in BOTH else now
     cell = _table("type")[before][list(TYPES).index(now)]
     found = sink_misfits("u", sink((("a", _sql(old)),), 3), sink((("a", _sql(new)),)))
     nulls = {old, new} == {"list[int]", "list[int or None]"}
@@ -126,6 +138,23 @@ class Kept(state.Keyed):
     n: int = state.value(0)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A nested dataclass."""
+
+    x: int
+    y: Narrow
+
+
+@dataclass(frozen=True)
+class More:
+    """The same with another field, in another order, and more digits."""
+
+    y: Wide
+    z: str
+    x: int
+
+
 Fields = Mapping[str, Any]
 POOL: dict[str, tuple[Any, Any]] = {
     "int": (int, lambda n: n),
@@ -133,8 +162,13 @@ POOL: dict[str, tuple[Any, Any]] = {
     "narrow": (Narrow, lambda n: Decimal(n) / 100),
     "wide": (Wide, lambda n: Decimal(n) / 100),
     "maybe": (int | None, lambda n: n if n % 2 else None),
+    "part": (Part | None, lambda n: Part(n, Decimal(n) / 100) if n % 2 else None),
+    "more": (More | None, lambda n: More(Decimal(n) / 100, f"t{n}", n) if n % 2 else None),
+    "parts": (dict[str, list[Part]], lambda n: {f"k{n}": [Part(n, Decimal(n) / 100)] * (n % 3)}),
+    "mores": (dict[str, list[More]], lambda n: {f"k{n}": [More(Decimal(n) / 100, f"t{n}", n)] * (n % 3)}),
 }
-FITS = {("narrow", "wide"), ("int", "maybe"), ("maybe", "int"), *((t, t) for t in POOL)}
+WIDER = {("narrow", "wide"), ("part", "more"), ("parts", "mores")}
+FITS = {*WIDER, ("int", "maybe"), ("maybe", "int"), *((t, t) for t in POOL)}
 
 
 def declared(fields: Mapping[str, str], kafka: bool = False) -> Pipeline:
@@ -159,7 +193,7 @@ def emit(line: DiskPipeline, *numbers: int) -> SinkTable:
 def shown(line: DiskPipeline, table: SinkTable) -> list[dict[str, Any]]:
     """The emitted fields, in order of emission."""
     names = [name for name, _ in table.columns]
-    return list(read_sink(str(line.root), table).select(names).to_pylist())
+    return list(read_sink(str(line.root), table).select(names).to_pylist(maps_as_pydicts="strict"))
 
 
 DECLARATION = st.dictionaries(st.sampled_from("abc"), st.sampled_from(sorted(POOL)), min_size=1)
@@ -199,14 +233,30 @@ def _expected(history: list[tuple[dict[str, str], list[int]]]) -> list[dict[str,
         for n in numbers:
             since = [later for later, _ in history[at:]]
             held = {name for name in last if all(name in declaration for declaration in since)}
-            found.append({name: POOL[fields[name]][1](n) if name in held else None for name in last})
+            found.append({name: _as_read(fields[name], last[name], n) if name in held else None for name in last})
     return found
 
 
+def _as_read(emitted: str, now: str, n: int) -> Any:
+    """The value of a field as it is read in a later declaration: `z` of rows that lack it is null."""
+    value = POOL[now][1](n)
+    if "part" in emitted and "more" in now and value is not None:
+        fill = functools.partial(dataclasses.replace, z=None)
+        value = {k: list(map(fill, of)) for k, of in value.items()} if isinstance(value, dict) else fill(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: list(map(dataclasses.asdict, of)) for k, of in value.items()}
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+
+
 def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> None:
-    line = DiskPipeline(tmp_path, declared({"a": "int", "b": "narrow"}), "rows", partitions=1)
+    nested = {"p": "part", "d": "parts"}
+    line = DiskPipeline(tmp_path, declared({"a": "int", "b": "narrow", **nested}), "rows", partitions=1)
     tables = [emit(line, 1, 2)]
-    for fields in ({"b": "wide", "c": "str"}, {"a": "str", "c": "str"}):
+    for fields in ({"b": "wide", "c": "str", "p": "more", "d": "mores"}, {"a": "str", "c": "str"}):
         line.pipeline = declared(fields)
         tables.append(emit(line, len(tables) * 10))
     line.compact_rows(RowPolicy.everything())
@@ -220,10 +270,12 @@ def test_spark_reads_what_arrow_reads(spark: SparkSession, tmp_path: Path) -> No
         by_spark = union_of(warehouse, table).toArrow().cast(by_arrow.schema)
         order = [("_checkpoint", "ascending"), ("_offset", "ascending")]
         assert by_spark.sort_by(order).to_pylist() == by_arrow.to_pylist()
+    one, ten = Decimal("0.01"), Decimal("0.10")
+    old, new = {"y": one, "z": None, "x": 1}, {"y": ten, "z": "t10", "x": 10}
     assert shown(line, tables[1]) == [
-        {"b": Decimal("0.01"), "c": None},
-        {"b": Decimal("0.02"), "c": None},
-        {"b": Decimal("0.10"), "c": "t10"},
+        {"b": one, "c": None, "p": old, "d": {"k1": [old]}},
+        {"b": Decimal("0.02"), "c": None, "p": None, "d": {"k2": [{"y": Decimal("0.02"), "z": None, "x": 2}] * 2}},
+        {"b": ten, "c": "t10", "p": None, "d": {"k10": [new]}},
     ]
     assert shown(line, tables[2])[-1] == {"a": "t20", "c": "t20"}
     assert shown(line, tables[3])[-1] == {"a": "t30", "c": "t30"}

@@ -21,6 +21,10 @@ def filled(of: FieldType, default: str) -> FieldType:
     return FieldType(of.kind, of.nullable, of.digits, of.scale, of.element, of.fields, default=default)
 
 
+def mapped(of: FieldType) -> FieldType:
+    return FieldType("map", nullable=True, key=TEXT, element=of)
+
+
 ODD = 'it\'s \\ "é"\n'
 OLD = struct(a=NARROW, b=listed(struct(c=INT)))
 NEW = struct(
@@ -45,5 +49,11 @@ CASES: list[tuple[FieldType, FieldType, list[Any]]] = [
     (NARROW, WIDE, [Decimal("1.50"), None]),
     (listed(struct(a=INT)), listed(struct(a=INT, b=INT.with_null(True))), [[{"a": 1}, None], [], None]),
     (struct(a=INT, b=TEXT), struct(b=TEXT, a=INT), [{"a": 1, "b": "x"}, None]),
+    (mapped(NARROW), mapped(WIDE), [{"a": Decimal("1.50")}, {}, None]),
+    (
+        mapped(listed(struct(a=NARROW))),
+        mapped(listed(struct(b=TEXT.with_null(True), a=WIDE))),
+        [{"x": [{"a": Decimal("1.50")}, None], "y": [], "z": None}, {}, None],
+    ),
     (OLD, NEW, [{"a": Decimal("1.50"), "b": [{"c": 1}, None]}, {"a": None, "b": None}, None]),
 ]

@@ -24,7 +24,7 @@ def test_duckdb_reads_old_values_as_the_twin_does(old: FieldType, new: FieldType
     sql = f"SELECT {value} AS v FROM rows ORDER BY n"
     with open_query_runner() as ask:
         found = ask(sql, rows=rows)
-    assert found["v"].to_pylist() == [converted_value(value, old, new) for value in values]
+    assert found["v"].to_pylist(maps_as_pydicts="strict") == [converted_value(value, old, new) for value in values]
     assert found["v"].type == arrow_type(new)
 
 

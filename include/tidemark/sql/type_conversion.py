@@ -7,6 +7,7 @@ compactions and the twin convert by this module, in SQL of both engines and in P
 import base64
 import json
 import re
+from functools import partial
 from typing import Any
 
 from tidemark.model.core.json_values import value_from_json
@@ -24,16 +25,16 @@ def converted_sql(value: str, old: FieldType, new: FieldType, dialect: Dialect, 
         old: its type.
         new: the wider type.
         dialect: dialect of the engine.
-        depth: number of lists around it.
+        depth: number of lists and maps around it.
     """
     if old.sql == new.sql:
         return value
     if _has_names_of(old, new):
         return f"CAST({value} AS {dialect.type(new)})"
     if old.element is not None and new.element is not None:
-        made = dialect.transform(
-            value, f"_e{depth}", converted_sql(f"_e{depth}", old.element, new.element, dialect, depth + 1)
-        )
+        inner = partial(converted_sql, old=old.element, new=new.element, dialect=dialect, depth=depth + 1)
+        var = f"_e{depth}"
+        made = dialect.transform_values(value, var, inner) if new.key else dialect.transform(value, var, inner(var))
     else:
         there = dict(old.fields)
         fields = [
@@ -54,6 +55,8 @@ def converted_value(value: Any, old: FieldType, new: FieldType) -> Any:
     if value is None or old.sql == new.sql:
         return value
     if old.element is not None and new.element is not None:
+        if new.key is not None:
+            return {k: converted_value(v, old.element, new.element) for k, v in value.items()}
         return [converted_value(v, old.element, new.element) for v in value]
     if new.kind != "struct":
         return value

@@ -11,12 +11,14 @@ from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base, is_first_form
 from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH, ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
+from tidemark.model.core.types import column_type
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, is_top_light
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
+from tidemark.sql.type_conversion import converted_sql
 
 
 def resolve_state(
@@ -69,8 +71,11 @@ def _sunk(table: SinkTable, path: str) -> list[str]:
     there = sources_of(table, path)
     fields = []
     for name, sql in table.columns:
-        held = quote(name) if name in there else "NULL"
-        fields.append(held if there.get(name) == sql else f"CAST({held} AS {sql}) AS {quote(name)}")
+        if name in there:
+            held = converted_sql(quote(name), column_type(there[name]), column_type(sql), SPARK)
+            fields.append(held if there[name] == sql else f"{held} AS {quote(name)}")
+        else:
+            fields.append(f"CAST(NULL AS {sql}) AS {quote(name)}")
     checkpoint = f"{quote(ROW_CHECKPOINT)} AS {quote('_checkpoint')}" if is_base(path) else quote("_checkpoint")
     ids = [quote(name) for name, _ in ROW_ID]
     if is_first_form(path):

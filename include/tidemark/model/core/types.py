@@ -5,7 +5,9 @@ is `DECIMAL(38, 18)` unless `Annotated[Decimal, Precision(p, s)]` says otherwise
 microseconds. `X | None` may be null.
 """
 
+import re
 import types as python_types
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time
@@ -160,6 +162,7 @@ _SQL = {
     "date": "DATE",
     "timestamp": "TIMESTAMP",
 }
+_TOKEN = re.compile(r"`[^`]+`|[A-Z]+(?:\([0-9]+,[0-9]+\))?|[<>,:]")
 KEY_KINDS = ("bool", "int", "decimal", "str", "date", "timestamp")
 """Kinds of operator keys and map keys: equality is the same in every engine."""
 KEY_WORDS = "a bool, int, Decimal, str, Enum, UUID, date, time or datetime"
@@ -173,6 +176,36 @@ _SCALARS: dict[object, str] = {
     date: "date",
     datetime: "timestamp",
 }
+
+
+def column_type(sql: str) -> FieldType:
+    """Returns the type of a column from its SQL type, as `FieldType.sql` spells it; null is legal at any depth.
+
+    >>> column_type("ARRAY<STRUCT<`a`: DECIMAL(10,2)>>").element.at("a").digits
+    10
+    """
+    return _parsed(deque(_TOKEN.findall(sql)))
+
+
+def _parsed(tokens: deque[str]) -> FieldType:
+    token = tokens.popleft()
+    if token.startswith("DECIMAL"):
+        digits, scale = map(int, re.findall("[0-9]+", token))
+        return FieldType("decimal", nullable=True, digits=digits, scale=scale)
+    kinds = {sql: kind for kind, sql in _SQL.items()}
+    if token in kinds:
+        return FieldType(kinds[token], nullable=True)
+    key, fields, separator = None, list[tuple[str, FieldType]](), tokens.popleft()
+    if token == "STRUCT":  # noqa: S105  (a token of SQL)
+        while separator != ">":
+            name, _ = tokens.popleft().strip("`"), tokens.popleft()
+            fields.append((name, _parsed(tokens)))
+            separator = tokens.popleft()
+        return FieldType("struct", nullable=True, fields=tuple(fields))
+    if token == "MAP":  # noqa: S105
+        key, separator = _parsed(tokens).with_null(False), tokens.popleft()
+    element, separator = _parsed(tokens), tokens.popleft()
+    return FieldType("list" if key is None else "map", nullable=True, key=key, element=element)
 
 
 def field_type(annotation: Any, where: str) -> FieldType:

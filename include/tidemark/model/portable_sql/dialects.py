@@ -3,7 +3,7 @@
 Identifiers are in double quotes (ANSI); `Dialect.text` converts a text to the form of an engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +30,14 @@ class Dialect:
     def transform(self, array: str, var: str, body: str) -> str:
         """Returns `body` of each element `var` of an array."""
         return f"{self._of('transform', 'list_transform')}({array}, {self._lambda(var, body)})"
+
+    def transform_values(self, entries: str, var: str, body: Callable[[str], str]) -> str:
+        """Returns a map with another value of each entry; `body` makes it of the expression of the value."""
+        if self.name == "spark":
+            return f"transform_values({entries}, ({var}_key, {var}) -> {body(var)})"
+        pair = self.struct([("key", f"{var}.key"), ("value", body(f"{var}.value"))])
+        made = f"map_from_entries({self.transform(f'map_entries({entries})', var, pair)})"
+        return f"CASE WHEN {entries} IS NULL THEN NULL ELSE {made} END"
 
     def filter(self, array: str, var: str, condition: str) -> str:
         """Returns the elements `var` of an array for which a condition holds."""

@@ -3,21 +3,19 @@
 Nothing is rewritten. Changed columns start another table; rows of earlier tables are read in the new columns.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from tidemark.model.checkpoint.sinks import Columns, SinkTable
-from tidemark.model.state.evolution import Misfit
-
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+from tidemark.model.core.types import column_type
+from tidemark.model.state.evolution import Misfit, widens
 
 
 def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]:
     """Yields the changes of a declared sink that existing rows do not allow.
 
-    You may add or remove a field, and give a decimal more digits, at any depth. A field that returns starts from the
-    beginning, so only fields in both declarations are compared.
+    You may add or remove a field. A field that returns starts from the beginning, so only fields in both declarations
+    are compared. Inside a field, at any depth, you may add fields to a dataclass, and give a decimal more digits.
 
     Args:
         uid: the operator that emits.
@@ -33,7 +31,7 @@ def sink_misfits(uid: str, old: SinkTable, new: SinkTable) -> tuple[Misfit, ...]
             remedy="keep the type, emit it under a new name, or emit it to a sink of another name",
         )
         for name, sql in new.columns
-        if name in before and not _widens(before[name], sql)
+        if name in before and not widens(column_type(before[name]), column_type(sql))
     )
 
 
@@ -61,13 +59,6 @@ def sources_of(table: SinkTable, path: str) -> Mapping[str, str]:
     """Returns the type of each declared column in a table of the sink; rows have null in the other columns."""
     there = dict(table.columns_of(path))
     return {name: there[name] for name, _ in table.columns if name in there}
-
-
-def _widens(old: str, new: str) -> bool:
-    """Whether every value of a stored type is also one of another: equal, except that decimals may have more digits."""
-    digits = zip(_DECIMAL.findall(old), _DECIMAL.findall(new), strict=False)
-    wider = all(scale == other and int(held) <= int(more) for (held, scale), (more, other) in digits)
-    return wider and _DECIMAL.sub("DECIMAL", old) == _DECIMAL.sub("DECIMAL", new)
 
 
 def _shown(sql: str) -> str:
