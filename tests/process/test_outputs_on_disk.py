@@ -11,12 +11,13 @@ from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.several_outputs import DAY, Beat, pipeline
 from tests.support.trips import settings_of
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.retention.export_manifest import Export
 from tidemark.model.state.row_compaction import RowPolicy
-from tidemark.operations import bootstrap, erasure, export, import_, queries, reads, sinks
+from tidemark.operations import bootstrap, erasure, export, import_, queries, reads, sinks, timelines
 from tidemark.web import details, graphs
 from tidemark.web.sink_rows import find_sink_origin
 
@@ -53,7 +54,6 @@ REFUSED: dict[str, Callable[[DiskContext], object]] = {
     "state show": lambda context: reads.read_state(context, "beats", "part"),
     "state hash": lambda context: queries.hash_state(context, "beats", "part"),
     "state query": lambda context: queries.describe_query(context, "beats", "part", "duckdb"),
-    "erase": lambda context: erasure.plan_erasure(context, "beats", ErasureRequest(uid="part", key=("a",))),
 }
 
 
@@ -93,6 +93,87 @@ def test_an_erasure_takes_the_rows_of_every_sink_of_the_operator(context: DiskCo
     assert {r.uid for r in report.chained} == {"late_sizes", "alarm_sizes"}
     send(line, BEATS)
     line.checkpoint()
+
+
+def part(*by: str, key: tuple[str, ...] = ("a",), forever: bool = False) -> ErasureRequest:
+    """The erasure of a value in columns of the rows that the FlatMap emits."""
+    return ErasureRequest(uid="part", key=key, by=by, forever=forever)
+
+
+def parted(context: DiskContext, checkpoint: int | None = None) -> list[dict[str, object]]:
+    """The rows of the FlatMap's sink."""
+    found: list[dict[str, object]] = sinks.read_sink(context, "beats", "parted_late", checkpoint=checkpoint).to_pylist()
+    return found
+
+
+def test_rows_of_a_flat_map_are_erased_by_their_columns_with_the_folds_behind(
+    context: DiskContext, line: DiskPipeline
+) -> None:
+    before = parted(context)
+    planned = erasure.plan_erasure(context, "beats", part("who"))
+    assert (planned.done, parted(context)) == (None, before)
+    assert {r.uid for r in planned.chained} == {"parted_late_sizes", "parted_alarm_sizes"}
+    done = erasure.erase(context, "beats", part("who")).done
+    assert done is not None and done.rows == 4 and set(done.restore_points) == {"chk-1", "chk-2"}
+    for n in (1, 2):
+        assert parted(context, n) == [r for r in before if r["who"] == "b" and r["_checkpoint"] in range(1, n + 1)]
+    for uid in ("parted_late_sizes", "parted_alarm_sizes"):
+        assert reads.read_state(context, "beats", uid)["who"].to_pylist() == ["b"]
+    watched = sinks.read_sink(context, "beats", "late").to_pylist()
+    assert {r["who"] for r in watched} == {"a", "b"}, "another operator's sink"
+    again = erasure.erase(context, "beats", part("who"))
+    assert again.done is not None and again.done.rows == 0
+    send(line, BEATS)
+    line.checkpoint()
+    assert {r["who"] for r in parted(context)} == {"a", "b"}, "later records count"
+
+
+def test_erased_rows_of_a_flat_map_are_not_emitted_again(context: DiskContext, line: DiskPipeline) -> None:
+    erasure.erase(context, "beats", part("who", "place", key=("a", "0")))
+    kept = parted(context)
+    assert sorted((r["who"], r["place"]) for r in kept) == [("a", 2), ("a", 2), ("b", 1), ("b", 1)]
+    timelines.fork(context, "beats", "trial", RestoreRequest(checkpoint=1))
+    again = line.checkpoint(timeline="trial").id
+    rows = [r for r in parted(context, again) if r["_checkpoint"] == again]
+    assert [r | {"_checkpoint": 2} for r in rows] == [r for r in kept if r["_checkpoint"] == 2], "also the same numbers"
+    assert [r["_path"] for r in rows] == [[1], [0]]
+
+
+def test_a_blocked_value_is_never_emitted(context: DiskContext, line: DiskPipeline) -> None:
+    report = erasure.erase(context, "beats", part("size", key=("3",), forever=True))
+    assert report.done is not None and report.done.rows == 2
+    assert {uid for uid, columns in report.untold.items()} >= {"parted_late_sizes"}
+    send(line, BEATS)
+    made = line.checkpoint()
+    assert [r["size"] for r in parted(context)] == [1, 2] * 3
+    (ack,) = (a for a in made.sealed.acks if a.uid == "part")
+    assert (ack.read, ack.applied, ack.outputs["part.late"].emitted) == (2, 2, 2)
+
+
+def test_the_same_value_in_two_columns_is_erased_twice(context: DiskContext) -> None:
+    numbers = [
+        done.number
+        for column in ("size", "place", "place")
+        if (done := erasure.erase(context, "beats", part(column, key=("9",), forever=True)).done)
+    ]
+    assert numbers == [1, 2, 0], "each column has a block of its own, once"
+
+
+@pytest.mark.parametrize(
+    ("request_", "match"),
+    [
+        (part(), "part is a FlatMap: it has no keys"),
+        (part("nobody"), "part has no rows with the columns nobody"),
+        (part("place", key=("x",)), "not a key of part"),
+        (ErasureRequest(uid="watch", key=("a",), by=("who",)), "watch has keys: who"),
+    ],
+)
+def test_an_erasure_names_columns_of_a_flat_map_and_of_nothing_else(
+    request_: ErasureRequest, match: str, context: DiskContext
+) -> None:
+    with pytest.raises(UsageError, match=match) as refused:
+        erasure.plan_erasure(context, "beats", request_)
+    assert "--by" in refused.value.next or "place (int)" in refused.value.next
 
 
 def test_rows_of_every_sink_are_compacted_and_the_next_plan_adopts_them(

@@ -22,7 +22,7 @@ STANDS_ON: dict[str, str] = {
     # The reports that pages, REST, the command line and asset events show.
     "answers": "model.retention",
     "ports": "declare model.retention",
-    "processing": "declare",
+    "processing": "declare model.retention",
     # The protocol, independent of Spark, Kafka and Delta.
     "coordinator.records": "ports sql",
     "coordinator.plans": "coordinator.records model.state",

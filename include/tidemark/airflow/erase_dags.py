@@ -26,11 +26,13 @@ class EraseConf(DryRunConf):
     Attributes:
         uid: the operator's uid.
         key: values of its key columns, as text, in the order of `key_by`.
+        by: of a FlatMap, the columns of its rows that hold these values.
         block, now, owner: as for `tidemark erase`; the owner is by default the user who triggers the DAG.
     """
 
     uid: str
     key: list[str]
+    by: list[str] = []
     block: bool = Field(False, strict=True)
     now: bool = Field(False, strict=True)
     owner: str | None = None
@@ -48,8 +50,14 @@ class EraseConf(DryRunConf):
 
         if not self.uid or not self.key:
             raise UsageError("uid or key is missing", next="give the operator's uid, and one value per key column.")
-        owner = self.owner or user
-        return ErasureRequest(uid=self.uid, key=tuple(self.key), forever=self.block, owner=owner, now=self.now)
+        return ErasureRequest(
+            uid=self.uid,
+            key=tuple(self.key),
+            forever=self.block,
+            owner=self.owner or user,
+            now=self.now,
+            by=tuple(self.by),
+        )
 
 
 class PlanEraseOperator(PlanVerbOperator[EraseConf]):
@@ -125,6 +133,13 @@ def _fields(pipelines: list[str]) -> dict[str, Param]:
             items={"type": "string"},
             title="Key",
             description="One value per key column, in the order of key_by, each on a line of its own.",
+        ),
+        "by": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Columns of a FlatMap",
+            description="Of a FlatMap, which has no key: the column of its rows for each value.",
         ),
         "execute": execute_field(),
         "block": switch("Block", later),

@@ -27,6 +27,9 @@ class EraseOptions:
     block: Annotated[bool, typer.Option("--block", help="Also ignore all later records of the key.")] = False
     now: Annotated[bool, typer.Option("--now", help="Delete the old files now, not in the next sweep.")] = False
     owner: Annotated[str | None, typer.Option("--owner", help="Name who is responsible (default: you).")] = None
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="Of a FlatMap: name the column of its rows for each --key.")
+    ] = None
 
 
 def register(app: typer.Typer) -> None:
@@ -37,20 +40,23 @@ def register(app: typer.Typer) -> None:
 def erase(
     operator: Operator, key: Key, options: EraseOptions, execute: Execute = False, as_json: JsonFlag = False
 ) -> None:
-    """Erase a key from an operator's state, sink and dead letters, in every restore point.
+    """Erase a key from an operator's state, sinks and dead letters, in every restore point.
 
     Files that hold the key are rewritten without it; all other keys keep their values, and records read so far no
     longer count for the key. A downstream operator with the same key columns is erased too. Topics, exports, and the
-    sinks and dead letters of other operators are not changed: the output lists those that still hold the key.
+    sinks and dead letters of other operators are not changed: the output lists those that still hold the key. A FlatMap
+    has no key: --by names the column of its rows.
 
     Examples:
       tidemark erase flights aircraft --key N14228
       tidemark erase flights routes --key EWR --key ORD --execute
+      tidemark erase flights legs --by tail_number --key N14228 --execute
       tidemark erase flights aircraft --key N14228 --block --now --owner privacy --execute --json
     """
     context, (pipeline, uid) = open_context(), operator
     owner = options.owner or (user_name() if execute else "")
-    request = ErasureRequest(uid=uid, key=tuple(key), forever=options.block, owner=owner, now=options.now)
+    by = tuple(options.by or ())
+    request = ErasureRequest(uid=uid, key=tuple(key), forever=options.block, owner=owner, now=options.now, by=by)
     verb = erasure.erase if execute else erasure.plan_erasure
     report = verb(context, pipeline, request)
     if as_json:
@@ -64,7 +70,8 @@ def erase(
             note(f"Next: tidemark publication run {pipeline} {name}")
     _show_behind(pipeline, report)
     if not execute and any(each.found.files for each in reports):
-        keys = " ".join(f"--key {shlex.quote(text)}" for text in key)
+        named = [*(("--by", column) for column in by), *(("--key", text) for text in key)]
+        keys = " ".join(f"{option} {shlex.quote(text)}" for option, text in named)
         flags = "".join(f" {flag}" for flag, is_set in (("--block", options.block), ("--now", options.now)) if is_set)
         note(f"Next: tidemark erase {pipeline} {uid} {keys}{flags} --execute")
 
@@ -81,7 +88,7 @@ def _show(report: ErasureReport) -> None:
         for name, held in found.by_entry.items()
     ]
     name = "/".join(report.key)
-    show_rows(rows, as_json=False, empty=f"{report.uid} has no state for {name} in any restore point.")
+    show_rows(rows, as_json=False, empty=f"{report.uid} has nothing of {name} in any restore point.")
     if done is not None and done.number:
         note(
             f"erased {name} from {len(done.restore_points)} restore points: {done.files} files rewritten,"

@@ -172,7 +172,8 @@ class SparkBatch:
         record = compute.pipeline.record_class(operator)
         if isinstance(operator, FlatMap):
             applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
-            return run_flat_map(operator, record, applied)
+            again = self._letters_again[uid].blocked if uid in self._letters_again else ()
+            return run_flat_map(operator, record, applied, [*self._blocked, *again])
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,

@@ -13,9 +13,11 @@ from tidemark.coordinator.retention.erasure_residue import ErasureResidue, erasu
 from tidemark.coordinator.retention.erasure_search import KeyOccurrences
 from tidemark.coordinator.retention.key_erasure import Erased, Eraser, ErasureRequest, refuse_held
 from tidemark.coordinator.retention.sweep import Sweeper, Swept
-from tidemark.errors import NotFoundError
+from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.core.names import operator_of
+from tidemark.model.core.types import KEY_KINDS, column_type
+from tidemark.model.retention.erasure import keyed_by
 from tidemark.model.schema.operator_schema import OperatorSchema, key_text, typed_key
-from tidemark.operations.reads import refuse_stateless
 
 T = TypeVar("T")
 
@@ -93,19 +95,19 @@ def _search_all(context: Context, name: str, erasers: Sequence[Eraser]) -> Erasu
     """The findings of all erasers. Raises whatever any of them raises, before the first change."""
     uids = [eraser.request.uid for eraser in erasers]
     first, *behind = [_search(eraser, uids) for eraser in erasers]
-    found = _chained(context, name, first.uid)
+    found = _chained(context, name, erasers[0].request)
     if found is None:
         return replace(first, is_declared=False)
-    columns = _columns(_schema(context, name, first.uid), erasers[0].key)
+    columns = _columns(_keyed(context, name, erasers[0].request)[0], erasers[0].key)
     rows = rows_in_part(first.found, erasers[0].searcher, found, columns)
     in_part = {uid: (its, rows[uid]) for uid, its in found.part.items()}
     return replace(first, chained=tuple(behind), in_part=in_part, untold=found.other)
 
 
-def _chained(context: Context, name: str, uid: str) -> Chained | None:
+def _chained(context: Context, name: str, request: ErasureRequest) -> Chained | None:
     """The downstream operators; None if the pipeline's file is gone."""
     try:
-        return Chained.behind(context.pipeline(name), _schema(context, name, uid))
+        return Chained.behind(context.pipeline(name), _keyed(context, name, request)[0])
     except NotFoundError:
         return None
 
@@ -113,14 +115,14 @@ def _chained(context: Context, name: str, uid: str) -> Chained | None:
 def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Eraser]:
     """The erasers of an operator and of the downstream operators that hold the same key."""
     made = [_eraser(context, name, request)]
-    chained = _chained(context, name, request.uid)
-    texts = _columns(_schema(context, name, request.uid), request.key)
+    chained = _chained(context, name, request)
+    texts = _columns(_keyed(context, name, request)[0], request.key)
     for behind in () if chained is None else chained.same:
         try:
             ordered = in_order(_schema(context, name, behind), texts)
         except NotFoundError:
             continue  # declared, but in no checkpoint yet: it holds nothing
-        made.append(_eraser(context, name, replace(request, uid=behind, key=tuple(ordered))))
+        made.append(_eraser(context, name, replace(request, uid=behind, key=tuple(ordered), by=())))
     return made
 
 
@@ -137,7 +139,8 @@ def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:
     from tidemark.tables.key_rewriter import ParquetKeyFiles
 
     coordinator = context.coordinator(context.require_pipeline(name))
-    values = typed_key(_schema(context, name, request.uid), request.key)
+    schema, columns = _keyed(context, name, request)
+    values = typed_key(schema, request.key)
     return Eraser(
         coordinator=coordinator,
         tables=context.tables,
@@ -145,7 +148,45 @@ def _eraser(context: Context, name: str, request: ErasureRequest) -> Eraser:
         logs=context.table_files,
         request=replace(request, key=_texts(values)),
         key=values,
+        columns=columns,
     )
+
+
+def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[OperatorSchema, tuple[tuple[str, str], ...]]:
+    """The schema of an operator with the columns that hold the key, and these columns if they are those of its rows.
+
+    Raises:
+        NotFoundError: no checkpoint names the operator.
+        UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
+    """
+    schema = _schema(context, name, request.uid)
+    if schema.keeps_state:
+        if request.by:
+            raise UsageError(
+                f"{request.uid} has keys: {', '.join(k.name for k in schema.keys)}",
+                next="leave --by out: it names columns of the rows of a FlatMap.",
+            )
+        return schema, ()
+    found = _row_columns(context, name, request.uid)
+    if not request.by or not set(request.by) <= found.keys():
+        what = f"has no rows with the columns {', '.join(request.by)}" if request.by else "is a FlatMap: it has no keys"
+        known = f"there are {', '.join(sorted(found))}" if found else "it has no sink, so it stores no rows"
+        raise UsageError(
+            f"{request.uid} {what}",
+            next=f"name columns of its rows that hold the key, as in --by COLUMN --key VALUE: {known}.",
+        )
+    columns = tuple((column, found[column]) for column in request.by)
+    return keyed_by(schema, columns), columns
+
+
+def _row_columns(context: Context, name: str, uid: str) -> dict[str, str]:
+    """Name and SQL type of the columns that may be keys in the rows of an operator's sinks; the newest type counts."""
+    found: dict[str, str] = {}
+    for made in context.coordinator(name).timelines.all():
+        for output, table in made.plan.sinks.items():
+            if operator_of(output, made.plan.schemas) == uid:
+                found |= {column: sql for column, sql in table.columns if column_type(sql).kind in KEY_KINDS}
+    return found
 
 
 def _schema(context: Context, name: str, uid: str) -> OperatorSchema:
@@ -153,12 +194,11 @@ def _schema(context: Context, name: str, uid: str) -> OperatorSchema:
 
     Raises:
         NotFoundError: no checkpoint names the operator.
-        UsageError: the operator keeps no state, so it has no keys.
     """
     known: dict[str, None] = {}
     for found in reversed(context.coordinator(name).timelines.all()):
         if uid in found.plan.schemas:
-            return refuse_stateless(found.plan.schemas[uid], found.plan.schemas)
+            return found.plan.schemas[uid]
         known.update(dict.fromkeys(found.plan.schemas))
     remedy = f"name one of: {', '.join(known)}." if known else f"tidemark run {name}"
     raise NotFoundError(f"no checkpoint of {name} has an operator {uid!r}", next=remedy)

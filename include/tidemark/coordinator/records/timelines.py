@@ -15,7 +15,7 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis, IdRecord, JobRecord, StopRecord
-from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord
+from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord, keyed_by
 from tidemark.model.schema.operator_schema import typed_key
 from tidemark.ports import PutOutcome, StepListener, WriteIds
 from tidemark.sql.resolve import stored_texts
@@ -388,7 +388,12 @@ class Erasures:
     def blocked_keys(self, plan: CheckpointPlan) -> tuple[BlockedKey, ...]:
         """The blocked keys that the records of a plan are compared with."""
         return tuple(
-            BlockedKey(uid=uid, key=typed_key(plan.schemas[uid], record.key), ends=record.ends_of(plan.topic_ids))
+            BlockedKey(
+                uid=uid,
+                key=typed_key(keyed_by(plan.schemas[uid], record.columns), record.key),
+                ends=record.ends_of(plan.topic_ids),
+                columns=tuple(name for name, _ in record.columns),
+            )
             for record in self.until(plan.erasures)
             for uid in record.uids
             if uid in plan.schemas

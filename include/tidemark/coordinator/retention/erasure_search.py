@@ -14,7 +14,7 @@ from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.names import operator_of
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
-from tidemark.model.retention.erasure import ErasedKey
+from tidemark.model.retention.erasure import ErasedKey, keyed_by
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import KeyFiles, StateTables
 
@@ -37,7 +37,7 @@ class KeyOccurrences:
     Attributes:
         survey: references of the pipeline.
         uids: uids of the operator, under all names that it has had.
-        schema: its stored schema; None if no checkpoint names it.
+        schema: its stored schema; None if no checkpoint names it. That of a FlatMap has the columns that hold the key.
         entries: restore points: kept checkpoints, and timelines without a checkpoint of their own; newest first.
         files: the files that hold the key, by table and path.
         by_entry: per name of a restore point, the tables and paths of its files that hold the key.
@@ -94,6 +94,7 @@ class Searcher:
         files: files of the tables.
         uid: uid of the operator.
         key: values of its key columns.
+        columns: of a FlatMap, name and SQL type of the columns of its rows that hold the key.
     """
 
     coordinator: CheckpointCoordinator
@@ -101,6 +102,7 @@ class Searcher:
     files: KeyFiles
     uid: str
     key: tuple[object, ...]
+    columns: tuple[tuple[str, str], ...] = ()
     _held: dict[tuple[str, str], int] = field(default_factory=dict)
     _operators: dict[str, str] = field(default_factory=dict)
     _segments: dict[Segment, tuple[LiveFile, ...]] = field(default_factory=dict)
@@ -122,7 +124,8 @@ class Searcher:
         for at in (*(e.plan if isinstance(e, Checkpoint) else e for e in entries), *survey.plans.values()):
             self._operators |= {output: operator_of(output, at.schemas) for output in at.sinks}
         uids = _family(self.uid, survey)
-        schema = _schema_of(uids, entries)
+        stored = _schema_of(uids, entries)
+        schema = None if stored is None else keyed_by(stored, self.columns)
         files: dict[str, dict[str, HeldFile]] = {}
         by_entry: dict[str, tuple[tuple[str, str], ...]] = {}
         for entry in entries:

@@ -41,6 +41,7 @@ class ErasureRequest:
     Attributes:
         uid: uid of the operator.
         key: values of its key columns, as text.
+        by: of a FlatMap, which has no keys, the columns of its rows that hold these values.
         forever: block future records of the key, too; otherwise, records that are read later count.
         owner: the requester.
         now: delete old files at once, instead of with the next sweep.
@@ -51,6 +52,7 @@ class ErasureRequest:
     forever: bool = False
     owner: str = ""
     now: bool = False
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class Eraser:
         logs: logs of the tables.
         request: the request.
         key: the request's key, typed as the operator's key columns.
+        columns: of a FlatMap, name and SQL type of the columns that the request names.
     """
 
     coordinator: CheckpointCoordinator
@@ -90,12 +93,18 @@ class Eraser:
     logs: TableFiles
     request: ErasureRequest
     key: tuple[object, ...]
+    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def searcher(self) -> Searcher:
         """Searches for the key."""
         return Searcher(
-            coordinator=self.coordinator, tables=self.tables, files=self.files, uid=self.request.uid, key=self.key
+            coordinator=self.coordinator,
+            tables=self.tables,
+            files=self.files,
+            uid=self.request.uid,
+            key=self.key,
+            columns=self.columns,
         )
 
     def erase(self) -> Erased:
@@ -162,6 +171,7 @@ class Eraser:
                 owner=wanted.owner,
                 at_ms=self.coordinator.clock.now_ms(),
                 write_id=self.coordinator.write_ids(),
+                columns=self.columns,
             )
             with self._step("record"):
                 if erasures.series.put(number, record) is PutOutcome.WON:
@@ -290,7 +300,8 @@ def refuse_held(coordinator: CheckpointCoordinator, found: KeyOccurrences) -> No
 
 
 def _is_same(record: ErasureRecord, wanted: ErasureRequest, uids: frozenset[str]) -> bool:
-    return record.key == wanted.key and record.forever >= wanted.forever and set(record.uids) <= uids
+    is_key = record.key == wanted.key and tuple(name for name, _ in record.columns) == wanted.by
+    return is_key and record.forever >= wanted.forever and set(record.uids) <= uids
 
 
 def _added(before: Erased, now: Erased, record: ErasureRecord) -> Erased:

@@ -4,7 +4,7 @@ Stored rows are looked up once, for touched keys only. The output of the functio
 the dead letters and the operators that read it are all written from one call.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -49,6 +49,7 @@ from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
+from tidemark.model.retention.erasure import BlockedKey
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType
@@ -295,26 +296,29 @@ class FlatMapWork:
     record: Shape
 
 
-def run_flat_map(operator: FlatMap, record: type, records: DataFrame) -> ProcessFrame:
+def run_flat_map(
+    operator: FlatMap, record: type, records: DataFrame, blocked: Sequence[BlockedKey] = ()
+) -> ProcessFrame:
     """Calls the function of a FlatMap for every good record of a batch.
 
     Args:
         operator: the declaration.
         record: dataclass of its records.
         records: decoded records of its input with the column `_path`, including those that could not be decoded.
+        blocked: keys whose rows are not emitted.
 
     Raises:
         ProcessFunctionError: the function raised; of several failures, the first by position.
         EngineError: Spark failed.
     """
     with translate_spark_errors():
-        rows = mapped_rows(operator, record, records).persist()
+        rows = mapped_rows(operator, record, records, blocked).persist()
     return keep_output(operator, rows)[0]
 
 
-def mapped_rows(operator: FlatMap, record: type, records: DataFrame) -> DataFrame:
+def mapped_rows(operator: FlatMap, record: type, records: DataFrame, blocked: Sequence[BlockedKey] = ()) -> DataFrame:
     """Returns what the workers return, not yet computed; see `run_flat_map`."""
-    work = FlatMapWork(mapper=FlatMapper.of(operator), record=record_shape(record))
+    work = FlatMapWork(mapper=FlatMapper.of(operator, blocked), record=record_shape(record))
     blob = pickle_by_value(work, [operator.function, record, *(output.emits for output in operator.outputs)])
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "event_time", "0L AS _at")
     good = records.where("_reason IS NULL").selectExpr(*place, "record")

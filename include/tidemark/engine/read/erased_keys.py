@@ -14,7 +14,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema, key_text
 
 def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Column | None:
     """Returns a column that says whether a record belongs to a blocked key, never null; None if no key is blocked."""
-    mine = [_of(schema, b) for b in blocked if b.uid == schema.uid]
+    mine = [_of(schema, b) for b in blocked if b.uid == schema.uid and not b.columns]
     return F.coalesce(reduce(Column.__or__, mine), F.lit(False)) if mine else None
 
 

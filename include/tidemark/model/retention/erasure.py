@@ -7,7 +7,8 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group
+from tidemark.model.core.types import column_type
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, key_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class ErasureRecord:
         at_ms: clock of the writer, for people.
         reached: the same offsets by topic id: a topic that was recreated since blocks nothing. None in records of
             release 0.1, where `ends` counts for every topic of the name.
+        columns: name and SQL type of the columns that hold the key in the rows of a FlatMap; empty = the key columns of
+            the operators.
     """
 
     number: int
@@ -35,6 +38,7 @@ class ErasureRecord:
     at_ms: int
     write_id: str
     reached: OffsetCoverage | None = field(default=None, metadata=ADDED)
+    columns: tuple[tuple[str, str], ...] = field(default=(), metadata=ADDED)
 
     def covers(self, reached: OffsetCoverage) -> bool:
         """Whether it blocks everything read up to those offsets; release 0.1 does not record the topic ids."""
@@ -45,6 +49,12 @@ class ErasureRecord:
         if self.forever:
             return None
         return self.ends if self.reached is None else self.reached.ends(topic_ids)
+
+
+def keyed_by(schema: OperatorSchema, columns: Sequence[tuple[str, str]]) -> OperatorSchema:
+    """Returns the schema of an operator without keys as if it had some: columns of its rows, with their SQL types."""
+    keys = tuple(KeyColumn(name, name, column_type(sql).with_null(False)) for name, sql in columns)
+    return replace(schema, keys=keys) if keys else schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +107,13 @@ class BlockedKey:
         uid: the operator.
         key: one value per key column.
         ends: per partition the offset up to which, exclusive; None = all of them.
+        columns: of a FlatMap, the columns of its rows that hold the key: it counts the records, and emits no such row.
     """
 
     uid: str
     key: tuple[object, ...]
     ends: Mapping[TopicPartition, int] | None
+    columns: tuple[str, ...] = ()
 
     def blocks(self, key: Sequence[object], topic: str, partition: int, offset: int) -> bool:
         """Whether a record is dropped."""

@@ -290,6 +290,7 @@ class MemoryBatch:
                 record=pipeline.record_class(operator),
                 broadcast=self._broadcast.values() if takes_broadcast else {},
                 parallelism=self._compute.parallelism,
+                blocked=self._blocked,
             )
             done = run_function(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
@@ -378,7 +379,7 @@ class MemoryBatch:
 
     def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
         """Returns whether a record has an erased key."""
-        mine = (b for b in self._blocked if b.uid == uid)
+        mine = (b for b in self._blocked if b.uid == uid and not b.columns)
         return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
 
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:

@@ -12,6 +12,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.offsets import Path
+from tidemark.model.retention.erasure import BlockedKey
 from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
@@ -38,6 +39,7 @@ class Task:
         record: the dataclass of the operator's records.
         broadcast: records of broadcast states by uid and key.
         parallelism: the number of tasks of an operator with operator state.
+        blocked: keys whose rows a FlatMap does not emit.
     """
 
     operator: Process | FlatMap
@@ -46,6 +48,7 @@ class Task:
     record: type
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     parallelism: int = 1
+    blocked: Sequence[BlockedKey] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +82,14 @@ def run_function(task: Task, records: Sequence[Decoded], stored: Iterable[Row]) 
         ProcessFunctionError, StateOverflowError: the runtime failed.
     """
     if isinstance(task.operator, FlatMap):
-        return _run_flat_map(task.operator, task.record, records)
+        return _run_flat_map(task, task.operator, records)
     return _run_process(task, task.operator, records, stored)
 
 
-def _run_flat_map(operator: FlatMap, record: type, records: Sequence[Decoded]) -> Processed:
-    load, out = codec_of(record_shape(record)).copy, Output()
+def _run_flat_map(task: Task, operator: FlatMap, records: Sequence[Decoded]) -> Processed:
+    load, out = codec_of(record_shape(task.record)).copy, Output()
     placed = (_placed(r, 0, load(r.fields)) for r in sorted(records, key=attrgetter("position")))
-    FlatMapper.of(operator).process(placed, out)
+    FlatMapper.of(operator, task.blocked).process(placed, out)
     return _processed(operator, out)
 
 
