@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.typed_values import TYPES, Card
-from tidemark import Fold, KafkaSource, Pipeline, Process, state, testing
+from tidemark import Fold, KafkaSource, Pipeline, Process, formats, state, testing
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import field_type
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -269,3 +269,62 @@ def test_a_value_of_another_type_is_refused_by_name(name: str) -> None:
     operator = Process("o", key_by="key", state=Nothing, function=emit, emits=emits, on_error="dead_letter")
     found = _run(make_dataclass("Made", [("key", int)], frozen=True), operator, name)
     assert {letter["reason"] for letter in found.dead_letters("o")} == {"process_failed: TypeError"}
+
+
+def _json_rows() -> dict[str, list[str]]:
+    """The table of JSON, by type: the forms that are read, and those that are refused."""
+    lines = PAGE.read_text().split("| type | JSON | refused")[1].split("\n\n")[0].splitlines()[2:]
+    return {row[0]: row[1:] for row in ([cell.strip() for cell in line.strip("|").split(" | ")] for line in lines)}
+
+
+JSON: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
+    "`Enum`, `Literal`": (
+        Card,
+        {'"debit"': "debit"},
+        {'"DEBIT"': "unknown_member: at", '"Card.DEBIT"': "unknown_member: at", '""': "unknown_member: at"},
+    ),
+    "`UUID`": (
+        UUID,
+        {f'"{text}"': str(UUID(int=10**37)) for text in (str(UUID(int=10**37)), str(UUID(int=10**37)).upper())},
+        {f'"{UUID(int=1).hex}"': "bad_format: at", f'"{{{UUID(int=1)}}}"': "bad_format: at"},
+    ),
+    "`dict`": (
+        dict[Card, int],
+        {'{"debit": 1}': {"debit": 1}, "{}": {}},
+        {'{"DEBIT": 1}': "unknown_member: at{}", '{"debit": "1"}': "wrong_type: at{}"},
+    ),
+    "`time`": (
+        time,
+        {
+            '"09:30"': "09:30:00",
+            '"09:30:15"': "09:30:15",
+            '"09:30:15.250"': "09:30:15.250000",
+            '"09:30:15.2500019"': "09:30:15.250001",
+        },
+        {
+            '"09:30Z"': "bad_format: at",
+            '"09:30+00:00"': "bad_format: at",
+            '"24:00"': "out_of_range: at",
+            '"23:59:60"': "out_of_range: at",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_is_read_and_refused_as_the_table_says(name: str) -> None:
+    annotation, read, refused = JSON[name]
+    schema = KafkaSource("values", make_dataclass("Made", [("at", annotation)], frozen=True)).schema
+    for text, stored in read.items():
+        assert formats.Json().decode_one(f'{{"at": {text}}}'.encode(), schema) == {"at": stored}
+    for text, reason in refused.items():
+        with pytest.raises(formats.BadRecord, match=f"^{re.escape(reason)}$"):
+            formats.Json().decode_one(f'{{"at": {text}}}'.encode(), schema)
+    reasons = {reason.partition(":")[0] for reason in refused.values()}
+    assert set(re.findall(r"`(\w+_\w+)", " ".join(_json_rows()[name]))) == reasons
+    examples = set(re.findall(r'`("[^`]*")`', _json_rows()[name][0]))
+    assert examples <= read.keys(), "every example of the cell is read"
+
+
+def test_the_table_of_json_has_no_other_rows() -> None:
+    assert set(_json_rows()) == set(JSON)
