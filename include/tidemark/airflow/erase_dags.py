@@ -32,7 +32,7 @@ class EraseConf(DryRunConf):
 
     uid: str
     key: list[str]
-    by: list[str] = []
+    by: list[str] | None = None
     block: bool = Field(False, strict=True)
     now: bool = Field(False, strict=True)
     owner: str | None = None
@@ -56,7 +56,7 @@ class EraseConf(DryRunConf):
             forever=self.block,
             owner=self.owner or user,
             now=self.now,
-            by=tuple(self.by),
+            by=tuple(self.by or ()),
         )
 
 
@@ -135,8 +135,8 @@ def _fields(pipelines: list[str]) -> dict[str, Param]:
             description="One value per key column, in the order of key_by, each on a line of its own.",
         ),
         "by": Param(
-            [],
-            type="array",
+            None,
+            type=["null", "array"],
             items={"type": "string"},
             title="Columns of a FlatMap",
             description="Of a FlatMap, which has no key: the column of its rows for each value.",
