@@ -2,6 +2,8 @@
 
 import ast
 import json
+import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +26,7 @@ from tidemark.testing import CRASH, Barrier, Record, Replayed, Restore, replay
 YEAR, BEGIN, *CUTS = (datetime(2013, 1, day, 5, tzinfo=UTC) for day in (1, 11, 12, 13, 14))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PARTITIONS = 4
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +109,9 @@ def rows_of(done: Replayed, table: str, checkpoint: Checkpoint) -> list[dict[str
     else:
         rows = list(done.rows(table, checkpoint).values())
     return [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
+
+
+def test_the_fold_on_the_page_is_that_of_the_pipeline() -> None:
+    page = (ROOT / "docs/how-to/join-weather-to-flights.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert f"{textwrap.indent(block.rstrip(), ' ' * 8)},\n" in (ROOT / "include/pipelines/weather.py").read_text()

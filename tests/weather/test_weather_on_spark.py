@@ -3,10 +3,8 @@
 One attempt is killed, one restore goes back two checkpoints, and a replay reads Avro when the registry is gone.
 """
 
-import re
 import shlex
 import signal
-import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,8 +88,3 @@ def test_every_row_agrees(tidemark: Command, registry: RegistryProcess) -> None:
     assert len(answers) == 5 and all(answers)
     skies = [line.split()[0] for line in answers[0].splitlines()[1:]]
     assert "rain" in skies and skies[-1] == "dry", answers[0]
-
-
-def test_the_fold_on_the_page_is_that_of_the_pipeline() -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert textwrap.indent(block, " " * 8) in DECLARATION.read_text()
