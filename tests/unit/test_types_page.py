@@ -139,6 +139,30 @@ def test_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
+def test_keys_of_maps(name: str) -> None:
+    """A map finds its entries by Python's objects, in the batch that sets them and in later ones."""
+    if not _works("key", name):
+        return
+    one, two = TYPES[name].python
+    hints = {"seen": GenericAlias(dict, (TYPES[name].annotation, int))}
+    kept = type("Kept", (state.Keyed,), {"__annotations__": hints, "seen": state.map()})
+    found: list[Any] = []
+
+    def look(key: int, records: Any, remembered: Any) -> None:
+        for record in records:
+            for _ in range(2):
+                remembered.seen[record.at] = remembered.seen.get(record.at, 0) + 1
+        found.append(dict(remembered.seen))
+        if two in remembered.seen:
+            assert remembered.seen.pop(one) == 2
+
+    rows = _run(_record(name), Process("o", key_by="key", state=kept, function=look), name).rows("o")
+    assert found == [{one: 2}, {one: 2, two: 2}]
+    assert [type(key) for entries in found for key in entries] == [type(one)] * 3
+    assert [row["seen"] for row in rows.values()] == [{TYPES[name].stored[1]: 2}]
+
+
+@pytest.mark.parametrize("name", TYPES)
 def test_initial_values(name: str) -> None:
     if not _works("state", name):
         return

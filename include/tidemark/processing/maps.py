@@ -144,13 +144,15 @@ class ExpiringMap(LiveMap):
 
 
 class MapCell:
-    """A field `state.map()`."""
+    """A field `state.map()`. Keys are Python's objects here, as the author has them; entries leave in stored form."""
 
     __slots__ = ("_at", "_changed", "_clock", "_live", "_stored", "_type")
 
     def __init__(self, of: CellType, clock: KeyClock, stored: Mapping[Any, tuple[Any, int]]) -> None:
-        self._type, self._clock, self._stored = of, clock, stored
-        self._at: dict[Any, int] = {key: at for key, (_, at) in stored.items()}
+        load = None if of.keys is None else of.keys.load
+        self._type, self._clock = of, clock
+        self._stored = stored if load is None else {load(key): entry for key, entry in stored.items()}
+        self._at: dict[Any, int] = {key: at for key, (_, at) in self._stored.items()}
         self._changed: set[Any] = set()
         self._live: LiveMap | None = None
 
@@ -178,10 +180,10 @@ class MapCell:
         self.get().clear()
 
     def copy_in(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """Returns the stored key and value of an entry that the author sets."""
+        """Returns the key and the value of an entry that the author sets, in their declared types."""
         of = self._type
         assert of.keys is not None  # noqa: S101  (for the type checker: a map has keys)
-        kept = of.keys.dump(key)
+        kept = of.keys.copy(of.keys.dump(key))
         plain = of.dump(value)
         self._at[kept] = self._clock.now
         self._changed.add(kept)
@@ -250,7 +252,7 @@ class MapCell:
         else:
             values = sum(self._type.codec.bytes_of(self._type.dump(v)) for v in dict.values(self._live))
         keys = self._type.keys
-        return values + (0 if keys is None else sum(map(keys.bytes_of, self._at)))
+        return values + (0 if keys is None else sum(keys.bytes_of(self._plain(key)) for key in self._at))
 
     def columns(self) -> tuple[Any, ...]:
         """Returns nothing: a map is not in the key's own row."""
@@ -259,10 +261,15 @@ class MapCell:
     def entries(self) -> Iterable[Entry]:
         """Returns the changed entries, in order of their keys."""
         live, name = self._live, self._type.field.name
-        for key in sorted(self._changed):
+        for plain, key in sorted((self._plain(key), key) for key in self._changed):
             at = self._at.get(key)
             if at is None:
-                yield (name, key, None, None)
+                yield (name, plain, None, None)
             else:
                 assert live is not None  # noqa: S101  (only live keys have changes)
-                yield (name, key, self._type.dump(dict.__getitem__(live, key)), at)
+                yield (name, plain, self._type.dump(dict.__getitem__(live, key)), at)
+
+    def _plain(self, key: Any) -> Any:
+        """Returns a key in stored form."""
+        keys = self._type.keys
+        return key if keys is None or keys.load is None else keys.dump(key)
