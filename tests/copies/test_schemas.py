@@ -22,6 +22,7 @@ from tests.support.row_changes import pipeline
 from tests.unit.formats.test_debezium import AVRO, avro_event, avro_key
 from tidemark import formats
 from tidemark.coordinator.checkpoints.job import ignore_step
+from tidemark.coordinator.records import schema_book
 from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.retention.sweep import Sweeper
 from tidemark.declare.retention import Retention
@@ -260,6 +261,31 @@ def test_a_replay_needs_the_schemas_of_its_checkpoint_and_no_others(orders: Orde
     assert orders.stored.bind(formats.Avro(), third).schemas.texts.keys() == {1}
     older = BatchFacts(records=1, watermark_ms=None, bytes=1, unknown_schemas={"default": (1,)})
     assert orders.stored.bind(formats.Avro(), older).schemas.texts == {}, "a manifest of before lists none"
+
+
+def test_a_checkpoint_takes_over_the_schemas_of_its_parent(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(*ids: int) -> tuple[int, ...]:
+        """Completes a checkpoint over records by these schemas, and returns the ids in its manifest."""
+        for id in ids:
+            orders.send(id, "ann", 1)
+        return orders.line.checkpoint().sealed.facts.schemas.get("default", ())
+
+    assert listed(2) == (2,)
+    assert listed(1) == (1, 2)
+    assert listed(2) == (1, 2), "no record names 1"
+    assert listed(UNKNOWN, 1) == (1, 2)
+    orders.registry.texts[UNKNOWN] = V1
+    assert listed(UNKNOWN) == (1, 2, UNKNOWN)
+    text = orders.text_path(2)
+    kept = text.read_bytes()
+    text.unlink()
+    assert listed(UNKNOWN) == (UNKNOWN,), "a schema that is lost and not needed is not taken over"
+    text.write_bytes(kept)
+    assert listed(2) == (2, UNKNOWN)
+    monkeypatch.setattr(schema_book, "RECALLED", 1)
+    assert listed(2) == (2,), "a list that is too long begins again"
+    assert listed() == () and listed(1) == (1,)
+    assert orders.state() == {"ann": (9, 9)} and orders.damages() == {}
 
 
 def test_retention_deletes_no_schema(orders: Orders) -> None:

@@ -14,6 +14,8 @@ from tests.support.cli import Command
 from tests.support.kafka import Sent, Topics
 from tests.support.schema_registry import RegistryProcess, needs_registry, running_registry
 from tests.unit.formats.test_debezium import KEY_SCHEMA, VALUE_SCHEMA
+from tidemark.engine.read import batch_reader
+from tidemark.engine.read.frames import schema_ids
 from tidemark.kafka import schema_registry
 
 pytestmark = [needs_registry(), pytest.mark.slow]
@@ -40,7 +42,7 @@ class Customer(state.Keyed):
 orders = Pipeline(
     name="orders",
     source=KafkaSource("$topic", Order, format=formats.Avro($options)),
-    operators=[Fold("customers", key_by="customer", state=Customer)],
+    operators=[Fold("customers", key_by="customer", state=Customer)$more],
     max_dead_letters=1.0,
 )
 """
@@ -86,8 +88,8 @@ class Orders:
         self.sent = 0
         self.declare()
 
-    def declare(self, options: str = "") -> None:
-        self.tidemark.declare(ORDERS, file="orders.py", topic=self.topic, options=options)
+    def declare(self, options: str = "", more: str = "") -> None:
+        self.tidemark.declare(ORDERS, file="orders.py", topic=self.topic, options=options, more=more)
 
     def send(self, *values: bytes | None) -> None:
         self.topics.produce(self.topic, [Sent(value, partition=(self.sent + n) % 2) for n, value in enumerate(values)])
@@ -198,6 +200,42 @@ def test_an_unknown_id_is_asked_for_again_later_and_a_replay_believes_the_manife
     orders.tidemark("dead-letters", "redrive", "orders", "customers", "--execute").ok()
     orders.run().ok()
     assert orders.state() == {"ann": (2, 14, None)}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["in passing", "kept"])
+def test_ids_are_read_only_if_a_value_names_another_schema_than_the_parents(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    """The only fold writes while the batch is read; beside a second one the batch is cached."""
+    orders.declare(more=', Fold("again", key_by="customer", state=Customer)' if kept else "")
+    asked = list[list[int]]()
+
+    def counted(raw: Any, *, keys: bool) -> list[int]:
+        asked.append(schema_ids(raw, keys=keys))
+        return asked[-1]
+
+    monkeypatch.setattr(batch_reader, "schema_ids", counted)
+    ids = [orders.registry.register(f"{orders.topic}-value", schema | {"doc": orders.topic}) for schema in (V1, V2)]
+    one = framed(ids[0], V1, {"customer": "ann", "amount": 1})
+    two = framed(ids[1], V2, {"customer": "ann", "amount": 10, "note": "two"})
+    unknown = framed(987_654, V1, {"customer": "bob", "amount": 1})
+    for values, query in (
+        ([one], [ids[0]]),
+        ([one, one], None),
+        ([one, two], sorted(ids)),
+        ([two, b"{}"], None),
+        ([one, unknown], [ids[0], 987_654]),
+    ):
+        asked.clear()
+        orders.send(*values)
+        orders.run().ok()
+        assert asked == ([] if query is None else [query])
+    assert orders.state() == {"ann": (7, 25, None)}
+    assert orders.letters().keys() == {"malformed_avro: no frame", "unknown_schema: 987654"}
+    runs = {path.parent.name for path in orders.tidemark.warehouse.glob("orders/state/customers/*/runs/*/*.parquet")}
+    assert runs == {f"{n}.1" for n in range(1, 6)}
+    assert orders.replayed("chk-3") and orders.replayed("chk-5")
+    orders.tidemark("verify", "orders").ok()
 
 
 def test_another_registry_under_the_same_name_is_noticed(orders: Orders, tmp_path: Path) -> None:

@@ -37,6 +37,21 @@ class SchemaBook(Protocol):
     def unknown(self) -> Mapping[str, tuple[int, ...]]:
         """Per registry the ids that it does not know, of those in `learn`."""
 
+    def recall(self, registry: str, parent: int | None) -> bool:
+        """Takes the schemas by which a checkpoint decoded. Asks no registry.
+
+        Args:
+            registry: name of the registry.
+            parent: the parent of the plan; None = there is none.
+
+        Returns:
+            Whether records are worth decoding by these before their ids are known: False if there are none, too many,
+            or some are gone.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+
     def learn(self, registry: str, ids: Collection[int]) -> None:
         """Finds the schemas of ids. New ones are stored in the warehouse before this returns.
 

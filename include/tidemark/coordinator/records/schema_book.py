@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.timelines import Timelines
 from tidemark.errors import CorruptObjectError, SchemaChangedError
 from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.checkpoint.object_keys import number_of, schema_folder, schema_key, schema_text_key
@@ -124,6 +125,12 @@ class StoredSchemas:
         return format.bind_schemas(Schemas(found))
 
 
+RECALLED = 16
+"""The most schemas that are taken over from the parent. Lists grow until they are longer; then only ids count that the
+records name.
+"""
+
+
 @dataclass
 class StoredBook:
     """The schemas of one attempt's records; see `ports.registries.SchemaBook`.
@@ -154,6 +161,20 @@ class StoredBook:
         """See `ports.registries.SchemaBook`."""
         registry = format.needs_schemas_of
         return format if registry is None else format.bind_schemas(Schemas(dict(self._texts.get(registry, {}))))
+
+    def recall(self, registry: str, parent: int | None) -> bool:
+        """See `ports.registries.SchemaBook`."""
+        found = None if parent is None else Timelines(self.stored.objects).find(parent)
+        ids = () if found is None else found.sealed.facts.schemas.get(registry, ())
+        if not 0 < len(ids) <= RECALLED:
+            return False
+        try:
+            texts = {id: self.stored.require(registry, id) for id in ids}
+        except CorruptObjectError:
+            # Perhaps no record names it. If one does, `learn` heals it or raises the error.
+            return False
+        self._texts.setdefault(registry, {}).update(texts)
+        return True
 
     def learn(self, registry: str, ids: Collection[int]) -> None:
         """See `ports.registries.SchemaBook`."""

@@ -1,10 +1,11 @@
 """Reads the batch of a plan: reads and decodes it once, counts it, and caches what several queries need.
 
 The cost of a small checkpoint is mostly its number of queries. So if the first operator is a fold that needs only the
-records, the query that reads them also folds, counts and writes them (adr/0021).
+records, the query that reads them also folds, counts and writes them (adr/0021). And values that name schemas are
+decoded by the parent's schemas first; only if that leaves some unknown, their ids are read (adr/0043).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -20,7 +21,7 @@ from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emi
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import Observed, RunFolder
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run
 from tidemark.formats.record_format import RecordFormat
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
@@ -30,7 +31,7 @@ from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT, may_hold
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.ports.registries import OpenBook
+from tidemark.ports.registries import OpenBook, SchemaBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +85,75 @@ class BatchReader:
 
         Raises:
             DataLostError, BrokerError, EngineError: see `ports.Compute`.
+            RegistryUnavailableError, SchemaChangedError, StoreError: see `ports.registries.SchemaBook.learn`.
             StateOverflowError: raised by the fold that runs during the read.
         """
+        names = [name for name in self.pipeline.inputs if self.plan.ranges_of(name)]
+        with translate_spark_errors():
+            recalled = {name: book for name in names if (book := self._recalled(name)) is not None}
+        found = self._read(names, recalled)
+        if not found.tally.unknown_schemas:
+            return found
+        try:
+            with translate_spark_errors():
+                if not any([self._learn(name, book) for name, book in recalled.items()]):
+                    return found
+        except BaseException:
+            found.release()
+            raise
+        found.release()
+        for uid in found.written:
+            discard_run(self._folder(uid))
+        return self._read(names)
+
+    def _read(self, names: Sequence[str], recalled: Collection[str] = ()) -> DecodedBatch:
         first = self._first_fold()
         kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
         with translate_spark_errors():
-            inputs = {name: self._decoded(name) for name in self.pipeline.inputs if self.plan.ranges_of(name)}
+            inputs = {name: self._decoded(name) for name in names}
             if kept:
                 inputs = {name: records.persist() for name, records in inputs.items()}
         try:
             if first is not None and inputs:
-                return self._in_passing(first, inputs, kept=kept)
+                return self._in_passing(first, inputs, recalled, kept=kept)
             with translate_spark_errors():
-                return DecodedBatch(inputs, count_batch(inputs, self.pipeline, self.plan, self.blocked))
+                tally = count_batch(inputs, self.pipeline, self.plan, self.blocked, recalled)
+                return DecodedBatch(inputs, tally)
         except BaseException:
             DecodedBatch(inputs, is_kept=kept).release()
             raise
 
+    def _recalled(self, name: str) -> SchemaBook | None:
+        """Finds the schemas of an input; returns its book if they are the parent's, and no record has been read."""
+        its_format, book = self.pipeline.inputs[name].format, self._book(name)
+        if its_format.needs_schemas_of is None or book is None:
+            return None
+        # A change whose message key has an unknown schema is no letter `unknown_schema`, so it would go unnoticed.
+        known = not its_format.has_changes and book.recall(its_format.needs_schemas_of, self.plan.parent)
+        # Arrow puts markers of folders into a bucket when it deletes files, so nothing is written there in advance.
+        if known and not (self.warehouse.root.startswith("s3") and self._first_fold()):
+            return book
+        self._learn(name, book)
+        return None
+
+    def _learn(self, name: str, book: SchemaBook) -> bool:
+        """Finds the schemas that an input's records name; returns whether decoding by them gives something else."""
+        before, its_format = book.known, self.pipeline.inputs[name].format
+        if its_format.needs_schemas_of is not None:
+            book.learn(its_format.needs_schemas_of, schema_ids(self.raw(name), keys=its_format.has_changes))
+        return book.known != before
+
+    def _book(self, name: str) -> SchemaBook | None:
+        needed = self.pipeline.inputs[name].format.needs_schemas_of is not None
+        return self.open_book() if needed and self.open_book is not None else None
+
     def _decoded(self, name: str) -> DataFrame:
-        raw = self.raw(name)
-        return decode(raw, self.pipeline, self.plan, name, bound_format(raw, self.pipeline, name, self.open_book))
+        book = self._book(name)
+        its_format = None if book is None else book.bind(self.pipeline.inputs[name].format)
+        return decode(self.raw(name), self.pipeline, self.plan, name, its_format)
+
+    def _folder(self, uid: str) -> RunFolder:
+        return RunFolder(path=f"{self.warehouse.root}/{self.folders[uid]}", arrow=self.warehouse.arrow)
 
     def _first_fold(self) -> str | None:
         """Returns the first operator if it is a fold that needs only the few records of the only input."""
@@ -115,15 +165,17 @@ class BatchReader:
         needs_more = schema.joins or limited_schema(schema) is not None
         return uid if not needs_more and ObservedBatchStats(self.pipeline, self.plan, name).is_small else None
 
-    def _in_passing(self, uid: str, inputs: Mapping[str, DataFrame], *, kept: bool) -> DecodedBatch:
+    def _in_passing(
+        self, uid: str, inputs: Mapping[str, DataFrame], recalled: Collection[str], *, kept: bool
+    ) -> DecodedBatch:
         ((name, records),), observed = inputs.items(), Observed()
-        passing = ObservedBatchStats(self.pipeline, self.plan, name)
+        passing = ObservedBatchStats(self.pipeline, self.plan, name, name in recalled)
         task = FoldTask(
             plan=self.plan,
             uid=uid,
             now=Now(event_time_ms=None, logical_time_ms=self.plan.logical_time_ms),
             at_most=passing.at_most,
-            folder=RunFolder(path=f"{self.warehouse.root}/{self.folders[uid]}", arrow=self.warehouse.arrow),
+            folder=self._folder(uid),
         )
         with translate_spark_errors():
             shown = passing.on(records, observed)
@@ -132,7 +184,7 @@ class BatchReader:
             tally = passing.result(observed)
             # Each row of the run comes from a record that was applied.
             if tally is None or tally.applied[uid] < run.rows:
-                tally = count_batch(inputs, self.pipeline, self.plan)
+                tally = count_batch(inputs, self.pipeline, self.plan, recalled=recalled)
         return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)
 
 

@@ -1,7 +1,7 @@
 """The one counting query of a batch, and the checks of its result before anything is written."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -12,12 +12,16 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import applied_sql, filtered_sql, refused_sql
 from tidemark.errors import EngineError
+from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.manifest import BatchFacts
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.erasure import BlockedKey
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import UidCounts
+
+UNKNOWN_SCHEMAS = f"count_if(_reason LIKE '{Reason.UNKNOWN_SCHEMA.value}%')"
+"""SQL that counts records whose schema was not known when they were decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ class BatchStats:
         filtered: number of filtered records, per uid with a condition.
         blocked: records of erased keys per uid: they are not counted.
         rejected: records that are a dead letter of at least one of these uids; each counts once.
+        unknown_schemas: records whose schema was not known, of inputs that were decoded by the parent's schemas.
     """
 
     records: Mapping[str, int] = field(default_factory=dict)
@@ -41,6 +46,7 @@ class BatchStats:
     filtered: Mapping[str, int] = field(default_factory=dict)
     blocked: Mapping[str, int] = field(default_factory=dict)
     rejected: int = 0
+    unknown_schemas: int = 0
 
     def facts(self, plan: CheckpointPlan) -> BatchFacts:
         """Returns the facts for the manifest."""
@@ -61,7 +67,11 @@ class BatchStats:
 
 
 def count_batch(
-    inputs: Mapping[str, DataFrame], pipeline: Pipeline, plan: CheckpointPlan, blocked: Sequence[BlockedKey] = ()
+    inputs: Mapping[str, DataFrame],
+    pipeline: Pipeline,
+    plan: CheckpointPlan,
+    blocked: Sequence[BlockedKey] = (),
+    recalled: Collection[str] = (),
 ) -> BatchStats:
     """Counts the batch; this action alone reads Kafka, and it fills the caches of all inputs.
 
@@ -72,6 +82,7 @@ def count_batch(
         pipeline: the declaration.
         plan: the plan.
         blocked: keys whose records are dropped.
+        recalled: inputs that were decoded by the schemas of the parent.
 
     Raises:
         EngineError: a record is outside the ranges of the plan, or was read twice.
@@ -80,7 +91,7 @@ def count_batch(
         return BatchStats()
     uids = [uid for name in inputs for uid in countable(pipeline, plan, name)]
     drops = _drops(plan, uids, blocked)
-    parts = (_grouped(frame, _Input(name, pipeline, plan), uids, drops) for name, frame in inputs.items())
+    parts = (_grouped(frame, _Input(name, pipeline, plan, recalled), uids, drops) for name, frame in inputs.items())
     found = reduce(DataFrame.unionAll, parts).collect()
     seen: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
     greatest, records = dict[TopicPartition, int](), dict.fromkeys(inputs, 0)
@@ -105,6 +116,7 @@ def count_batch(
         },
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
         rejected=sum(row["rejected"] for row in found),
+        unknown_schemas=sum(row["unknown_schemas"] for row in found) if recalled else 0,
     )
 
 
@@ -118,6 +130,7 @@ class _Input:
     name: str
     pipeline: Pipeline
     plan: CheckpointPlan
+    recalled: Collection[str]
 
 
 def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[str, Column]) -> DataFrame:
@@ -145,6 +158,8 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
             sql[f"blocked_{n}"] = f"count_if(_blocked_{n})"
     dropped = {uid: f"_blocked_{n}" for n, uid in enumerate(uids) if uid in drops}
     sql["rejected"] = rejected_sql([(plan.schemas[uid], dropped.get(uid)) for uid in own])
+    if of.recalled:
+        sql["unknown_schemas"] = UNKNOWN_SCHEMAS if name in of.recalled else "CAST(0 AS BIGINT)"
     grouped = frame.selectExpr("*", "bitmap_bucket_number(offset) AS _bucket", "bitmap_bit_position(offset) AS _bit")
     counts = grouped.groupBy("topic", "partition", "_bucket").agg(*(F.expr(e).alias(as_) for as_, e in sql.items()))
     return counts.selectExpr(f"'{name}' AS input", "*")

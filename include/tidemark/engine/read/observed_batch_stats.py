@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.read.batch_stats import BatchStats, countable, rejected_sql
+from tidemark.engine.read.batch_stats import UNKNOWN_SCHEMAS, BatchStats, countable, rejected_sql
 from tidemark.engine.read.frames import applied_sql, filtered_sql
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -30,11 +30,13 @@ class ObservedBatchStats:
         pipeline: the declaration.
         plan: the plan.
         name: name of the input.
+        recalled: whether it was decoded by the schemas of the parent.
     """
 
     pipeline: Pipeline
     plan: CheckpointPlan
     name: str
+    recalled: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -66,6 +68,7 @@ class ObservedBatchStats:
             applied={uid: found[f"applied_{n}"] for n, uid in enumerate(self._uids)},
             filtered={uid: found[f"filtered_{n}"] for n, uid in enumerate(self._uids) if f"filtered_{n}" in found},
             rejected=found["rejected"],
+            unknown_schemas=found["unknown_schemas"] if self.recalled else 0,
         )
 
     @property
@@ -112,6 +115,8 @@ class ObservedBatchStats:
             if (filtered := filtered_sql(schema)) is not None:
                 sql[f"filtered_{n}"] = f"count_if({filtered})"
         sql["rejected"] = rejected_sql([(self.plan.schemas[uid], None) for uid in self._uids])
+        if self.recalled:
+            sql["unknown_schemas"] = UNKNOWN_SCHEMAS
         return sql
 
 

@@ -58,6 +58,19 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
     return WrittenRun(rows=rows, files=tuple(f for f in files if f.rows))
 
 
+def discard_run(folder: RunFolder) -> None:
+    """Deletes the files of a run that will be written again. No commit names them.
+
+    Raises:
+        StoreError: they could not be deleted.
+    """
+    system, path = folder.arrow() or fs.LocalFileSystem(), folder.path.rpartition("://")[2]
+    try:
+        system.delete_dir(path)
+    except OSError as error:
+        raise _unreadable(path, str(error)) from error
+
+
 def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
     """Returns the columns of a run that get a minimum and maximum in the log: the keys and the key group."""
     return (*(k.name for k in schema.keys), "_key_group")

@@ -149,8 +149,8 @@ class BatchFacts:
         bytes: key and value bytes read.
         watermarks: greatest event time so far per partition of the pipeline's sources.
         unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
-        schemas: per registry the ids of schemas by which records were decoded; a replay needs them. Redriven dead
-            letters count, too.
+        schemas: per registry the ids of schemas by which records were decoded, redriven dead letters too; a replay
+            needs them. Ids that the parent lists are taken over (adr/0043), so a record need not name each.
     """
 
     records: int

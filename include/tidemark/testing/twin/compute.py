@@ -165,7 +165,7 @@ class MemoryCompute:
         for name in self.pipeline.inputs:
             ranges = plan.ranges_of(name).items()
             read = [RawRecord.of_log(tp, record) for tp, within in ranges for record in self.log.records(tp, within)]
-            inputs[name] = self._input(plan, name, read)
+            inputs[name] = self._input(plan, name, read, recalls=bool(plan.ranges_of(name)))
         self._refuse_lost(plan)
         return MemoryBatch(self, plan, inputs, copies)
 
@@ -182,13 +182,21 @@ class MemoryCompute:
         letters = stored_letters(self.tables, plan.dead_letters[redrive.uid], redrive)
         return self._input(plan, input_name(self.pipeline, redrive.uid), list(map(RawRecord.of_letter, letters)))
 
-    def _input(self, plan: CheckpointPlan, name: str, read: Sequence[RawRecord]) -> MemoryInput:
-        """Decodes records of one input, or of those that an operator emits, after their schemas are stored."""
+    def _input(
+        self, plan: CheckpointPlan, name: str, read: Sequence[RawRecord], *, recalls: bool = False
+    ) -> MemoryInput:
+        """Decodes records of one input, or of those that an operator emits, after their schemas are stored.
+
+        `recalls`: take over the parent's schemas, and learn others only if a record names one.
+        """
         source = self.pipeline.inputs.get(name)
         its_format = EMITTED_FORMAT if source is None else source.format
         if its_format.needs_schemas_of is not None and self.open_book is not None:
-            book = self.open_book()
-            book.learn(its_format.needs_schemas_of, schema_ids(read, keys=its_format.has_changes))
+            book, registry, changes = self.open_book(), its_format.needs_schemas_of, its_format.has_changes
+            ids = schema_ids(read, keys=changes)
+            is_recalled = recalls and not changes and book.recall(registry, plan.parent)
+            if not is_recalled or not ids <= {*book.known.get(registry, ())}:
+                book.learn(registry, ids)
             its_format = book.bind(its_format)
         found = MemoryInput(self.pipeline, plan, name, its_format)
         found.take(read)
