@@ -13,7 +13,7 @@ from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
 from tests.engine.test_redrive import Pair
 from tests.support.format_cases import damaged
 from tests.support.kafka import Sent
-from tests.support.row_changes import Copy, Item, Table, pipeline, random_changes, records, with_broadcast
+from tests.support.row_changes import Copy, Item, Table, event, pipeline, random_changes, records, with_broadcast
 from tests.unit.formats.test_debezium import AVRO, WHOLE, avro_event, avro_key
 from tidemark import Fold, KafkaSource, Pipeline, formats
 from tidemark.engine.session.python_workers import decode_values
@@ -57,7 +57,9 @@ def _erased(_: CheckpointPlan) -> list[BlockedKey]:
 def test_spark_and_the_twin_agree_also_on_erased_keys(spark: SparkSession, tmp_path: Path) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED}")
     chance, table, pair = random.Random(SEED), Table(), Pair(spark, tmp_path, pipeline())
-    first = pair.checkpoint(_batch(chance, 90, table))
+    good = json.dumps(event("c", None, {"id": 1, "region": "a", "name": "x", "cents": 4}, 5)).encode()
+    each = [Record(value=good, key=key, partition=1) for key in KEYS]
+    first = pair.checkpoint([*_batch(chance, 90, table), *each])
     for one in pair.both:
         one.blocked = _erased
     done = pair.checkpoint(_batch(chance, 60, table))
