@@ -3,10 +3,12 @@
 import json
 import os
 import random
+from contextlib import redirect_stdout
 from decimal import Decimal
+from io import StringIO
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.conftest import Raw
 from tests.engine.decoding_cases import CASES, GOOD, Case
@@ -65,6 +67,33 @@ def test_damaged_records_get_the_same_reason_from_spark_and_the_twin(raw: Raw) -
         expected = twin(value)
         if spark_says != expected and {spark_says, expected} != {Reason.IN_THE_FUTURE.value, None}:
             pytest.fail(f"{value[:300]!r}: Spark says {spark_says}, the twin {expected}; seed {SEED}")
+
+
+def test_many_records_are_decoded_in_workers_as_by_expressions(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
+    chance = random.Random(SEED)
+    values = [value for _, value, _ in CASES] + [_damaged(chance, GOOD) for _ in range(300)]
+    made = pipeline("t")
+    plan = plan_of(made, 1, {TopicPartition("t", 0): (0, len(values))})
+
+    def rows() -> list[dict[str, object]]:
+        time = "CASE WHEN _reason IS NULL THEN event_time END AS event_time"  # of a bad record it may be anything
+        decoded = decode(raw(values), made, plan, "records").orderBy("offset")
+        found = decoded.selectExpr("offset", time, "_reason", "record", "_bytes", "key", "value").toArrow()
+        return found.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+
+    by_expressions = rows()
+    monkeypatch.setattr(Json, "workers_from", len(values))
+    assert "MapInArrow" in _plan_text(decode(raw(values), made, plan, "records"))
+    assert rows() == by_expressions
+    assert sum(row["_reason"] is None for row in by_expressions) > 20
+
+
+def _plan_text(frame: DataFrame) -> str:
+    found = StringIO()
+    with redirect_stdout(found):
+        frame.explain()
+    return found.getvalue()
 
 
 def test_good_values_arrive_unchanged(raw: Raw, spark: SparkSession) -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tidemark.formats.json_typed import TypedReader
 from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text, reason_prefixes
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
@@ -43,6 +44,7 @@ _DAY = re.compile("([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9].*)?")
 _WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
 _NUMBER = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 38
+_MOST_READERS = 64
 
 
 class _Number(str):
@@ -67,6 +69,7 @@ class Json(RecordFormat):
     """
 
     name = "json"
+    workers_from = 250_000
     reasons = reason_prefixes(
         Reason.NULL_VALUE,
         Reason.INVALID_UTF8,
@@ -95,6 +98,24 @@ class Json(RecordFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
+        held = self._readers.get(id(record))
+        if held is None or held[0] is not record:
+            if len(self._readers) >= _MOST_READERS:
+                self._readers.clear()
+            held = self._readers[id(record)] = (record, TypedReader(record, _parsed, _value, default_of))
+        found = None if value is None else held[1].read(value)
+        return self._decode_strictly(value, record) if found is None else found
+
+    @cached_property
+    def _readers(self) -> dict[int, tuple[FieldType, TypedReader]]:
+        """Readers by the identity of the record type, which they keep."""
+        return {}
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_readers"}
+
+    @staticmethod
+    def _decode_strictly(value: bytes | None, record: FieldType) -> dict[str, Any]:
         text = decode_text(value)
         if _HALF.search(_PAIRS.sub("", text)):
             raise BadRecord(Reason.INVALID_UTF8.value)
@@ -304,7 +325,7 @@ def _text(value: Any, path: str) -> str:
 def _number(value: Any, of: FieldType, path: str) -> int | float:
     number = _of_type(value, _Number, path)
     if of.kind == "float":
-        found = float(number)
+        found = float(number) + 0.0  # no -0, which a whole number does not have either
         if found in (float("inf"), float("-inf")):
             raise BadRecord(Reason.OUT_OF_RANGE.at(path))
         return found

@@ -297,7 +297,9 @@ def _text(variant: str) -> str:
 
 def _value(variant: str, text: str, of: FieldType) -> str:
     if _form(of) not in _FORMATS:
-        return f"try_variant_get({variant}, '$', '{of.sql}')"
+        found = f"try_variant_get({variant}, '$', '{of.sql}')"
+        # No -0: a decimal and a whole number, as which the parser keeps most numbers, have none either.
+        return f"({found} + DOUBLE('0'))" if of.kind == "float" else found
     if of.form:
         return f"lower({text})" if of.form == "uuid" else _time(text)
     if of.kind == "bytes":

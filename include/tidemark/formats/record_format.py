@@ -66,11 +66,14 @@ class RecordFormat(ABC):
         reasons: prefixes of the reasons of its dead letters, in the order of its checks.
         has_changes: whether a record is the change of a row that the message key names, and deletes are no dead letters
             even for operators that take none (`formats.Debezium`).
+        workers_from: the number of records from which `decode_one` in Spark's Python workers costs less than its
+            expressions, the start of the workers included; None = never.
     """
 
     name: ClassVar[str]
     reasons: ClassVar[tuple[str, ...]]
     has_changes: ClassVar[bool] = False
+    workers_from: ClassVar[int | None] = None
 
     @property
     def needs_schemas_of(self) -> str | None:

@@ -1,7 +1,8 @@
 """Converts Arrow columns to Python values and back, a column at a time: calls per record are expensive."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,27 @@ def arrow_type(of: FieldType) -> pa.DataType:
         element = arrow_type(of.element)
         return pa.list_(element) if of.key is None else pa.map_(arrow_type(of.key), element)
     return _PRIMITIVES[of.kind]
+
+
+def struct_array(rows: Sequence[Mapping[str, Any] | None], of: FieldType) -> pa.StructArray:
+    """Returns the column of a struct type, put together from a column of each field.
+
+    Args:
+        rows: stored values by name; None = null.
+        of: the struct.
+    """
+    try:
+        getters: list[Any] = [itemgetter(name) for name, _ in of.fields]
+        columns, mask = [list(map(get, rows)) for get in getters], None
+    except TypeError:  # a null
+        mask = pa.array([row is None for row in rows])
+        columns = [[None if row is None else row[name] for row in rows] for name, _ in of.fields]
+    made = [_array(values, inner) for values, (_, inner) in zip(columns, of.fields, strict=True)]
+    return pa.StructArray.from_arrays(made, fields=list(arrow_type(of)), mask=mask)
+
+
+def _array(values: Sequence[Any], of: FieldType) -> pa.Array:
+    return struct_array(values, of) if of.kind == "struct" else pa.array(values, arrow_type(of))
 
 
 def stored_reader(of: FieldType) -> Reader:

@@ -259,7 +259,8 @@ def decode(
     good = f"CASE WHEN {FAULT} IS NULL THEN {GOOD} END AS record"
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
-    found = _decoded(raw.selectExpr(*kept), format or source.format, source.schema, keyed)
+    count = sum(within.span for within in plan.ranges_of(name).values())
+    found = _decoded(raw.selectExpr(*kept), format or source.format, source.schema, keyed, count)
     decoded = (
         (_with_parsed_key(found) if source.format.has_changes else found)
         .selectExpr(*keyed, FAULT, good, f"{event_time} AS event_time")
@@ -280,11 +281,11 @@ def decode(
     )
 
 
-def _decoded(raw: DataFrame, format: RecordFormat, record: FieldType, kept: Sequence[str]) -> DataFrame:
+def _decoded(raw: DataFrame, format: RecordFormat, record: FieldType, kept: Sequence[str], count: int) -> DataFrame:
     """Decodes the value by its format, and adds the fields that Kafka itself has."""
     payload = split_payload(record)
     if payload.fields:
-        return with_envelope(decode_values(raw, format, payload), record, kept)
+        return with_envelope(decode_values(raw, format, payload, count), record, kept)
     fault = f"CASE WHEN value IS NULL THEN '{Reason.NULL_VALUE.value}' END AS {FAULT}"
     return with_envelope(raw.selectExpr("*", fault), record, kept)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import cloudpickle as _untyped
 from pyspark.sql import DataFrame
 
-from tidemark.engine.process.arrow_values import arrow_type
+from tidemark.engine.process.arrow_values import struct_array
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, BadRecord, RecordFormat
 from tidemark.model.core.types import FieldType
@@ -65,15 +65,16 @@ def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType) -> DataFrame:
+def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType, count: int = 0) -> DataFrame:
     """Decodes the column `value` by the format's expressions, or by `decode_one`; see `RecordFormat.decode`.
 
     Args:
         raw: rows with the columns `key` and `value`, and others, which stay as they are.
         format: the format.
         record: the struct that it returned.
+        count: the number of rows, as far as it is known.
     """
-    if format.has_expressions:
+    if format.has_expressions and (format.workers_from is None or count < format.workers_from):
         return format.decode(raw, record)
     there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in raw.schema.fields)
     work = pickle_by_value((format, record), [format])
@@ -102,17 +103,17 @@ def _encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     format, record = pickle.loads(work)  # noqa: S301  (Tidemark pickled it)
-    struct = arrow_type(record)
+    decode = format.decode_one
     for batch in batches:
         faults, found = list[str | None](), list[dict[str, Any] | None]()
         for value in batch.column("value").to_pylist():
             try:
-                found.append(format.decode_one(value, record))
+                found.append(decode(value, record))
                 faults.append(None)
             except BadRecord as error:
                 found.append(None)
                 faults.append(str(error))
-        columns = [*batch.columns, pa.array(faults, pa.string()), pa.array(found, struct)]
+        columns = [*batch.columns, pa.array(faults, pa.string()), struct_array(found, record)]
         names = [*batch.schema.names, FAULT, GOOD]
         if format.has_changes:
             columns.append(pa.array([format.row_key(key) for key in batch.column("key").to_pylist()], pa.binary()))
