@@ -4,16 +4,19 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any, Literal
 from uuid import UUID
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, timestamp_pb2, wrappers_pb2
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.format_cases import Answer, FormatCase
 from tidemark import formats
 from tidemark.errors import DeclarationError
+from tidemark.formats.record_format import BadRecord
 from tidemark.formats.registry_format import frame
 from tidemark.model.schema.registry_schemas import Schemas, SchemaText
 
@@ -299,6 +302,56 @@ def test_people_see_json() -> None:
     shown = BOUND.render(body(kind=-2, tags=["x"], raw=b"\xff"))
     assert shown == b'{"account": "a", "kind": "CASH", "tags": ["x"], "at": {"seconds": 5}, "raw": "/w=="}'
     assert BOUND.render(b"\x01") == b"\x01"
+
+
+@dataclass
+class Scalars:
+    """Fields that one loop reads."""
+
+    account: str
+    amount: int
+    price: float | None
+    ok: bool
+    raw: bytes
+    big: int
+    ref: str = "none"
+    later: int = 3
+
+
+@settings(max_examples=1500, deadline=None)
+@given(chance=st.randoms(use_true_random=False))
+def test_one_loop_and_the_message_reader_give_one_meaning(chance: Random) -> None:
+    some = formats.Protobuf(message=CLASSES["Order"], framing="none")
+    record = some.bind(Scalars)
+    order = CLASSES["Order"](account="a\u00e9", amount=chance.choice([-1, 0, 300]), ok=chance.random() < 0.5, raw=b"x")
+    if chance.random() < 0.5:
+        order.price, order.ref = chance.choice([1.5, math.inf, -0.0]), "r"
+    if chance.random() < 0.5:
+        order.place.city, order.big = "Ulm", chance.choice([1, 2**63])
+    value = bytearray(order.SerializeToString() * chance.choice([1, 1, 2]))
+    for _ in range(chance.choice([0, 1, 1, 2])):
+        at = chance.randrange(len(value) + 1)
+        if chance.random() < 0.5:
+            value[at:at] = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 12)))
+        else:
+            del value[at : at + chance.randrange(1, 4)]
+
+    def told(decode: Any) -> Any:
+        try:
+            return repr(decode(bytes(value), record))
+        except BadRecord as error:
+            return str(error)
+
+    assert told(some.decode_one) == told(some._decode_strictly)
+
+
+def test_usual_messages_are_read_in_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = formats.Protobuf(message=CLASSES["Order"], framing="none")
+    monkeypatch.setattr(formats.Protobuf, "_decode_strictly", None)
+    value = CLASSES["Order"](account="a", amount=-5, ok=True, tags=["t"], big=7).SerializeToString()
+    assert some.decode_one(value, some.bind(Scalars)) == {
+        "account": "a", "amount": -5, "price": None, "ok": True, "raw": b"", "big": 7, "ref": "none", "later": 3,
+    }  # fmt: skip
 
 
 def test_deep_messages_are_malformed_not_a_crash() -> None:
