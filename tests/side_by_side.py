@@ -41,6 +41,8 @@ LONG_WITH_SERVICES = (
         "tests/engine/test_cluster.py",
         "tests/engine/test_rescaling.py",
         "tests/engine/test_gates_alike.py",
+        "tests/engine/test_compaction.py",
+        "tests/engine/test_filtering.py",
         "tests/weather",
     ],
 )
