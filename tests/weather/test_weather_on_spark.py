@@ -23,6 +23,7 @@ from tidemark.operations import reads
 pytestmark = [needs_registry(), pytest.mark.slow, pytest.mark.timeout(900)]
 DECLARATION = Path(__file__).parents[2] / "include/pipelines/weather.py"
 PAGE = (Path(__file__).parents[2] / "docs/how-to/join-weather-to-flights.md").read_text()
+ERASE = (Path(__file__).parents[2] / "docs/how-to/erase.md").read_text()
 CUTS = [datetime(2013, month, 1, 5, tzinfo=UTC) for month in (2, 3)] + [
     datetime(2013, month, 1, 4, tzinfo=UTC) for month in (4, 5)
 ]
@@ -83,8 +84,27 @@ def test_every_row_agrees(tidemark: Command, registry: RegistryProcess) -> None:
     agrees(CUTS[3])
     answer = tidemark("checkpoint", "replay", PIPELINE, "chk-1", "--json", **here).ok()
     assert all(state["equal"] for state in answer.json)
-    commands = [shlex.split(line)[1:] for line in PAGE.splitlines() if line.startswith("tidemark ")]
-    answers = [tidemark(*command).ok().out for command in commands]
+    answers = [tidemark(*command).ok().out for command in _commands(PAGE)]
     assert len(answers) == 5 and all(answers)
     skies = [line.split()[0] for line in answers[0].splitlines()[1:]]
     assert "rain" in skies and skies[-1] == "dry", answers[0]
+    _erases_rows_of_the_flat_map(tidemark)
+
+
+def _commands(text: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("tidemark ")]
+
+
+def _erases_rows_of_the_flat_map(tidemark: Command) -> None:
+    """Types what the page on erasure says of rows without a key."""
+
+    def routes() -> list[tuple[str, str]]:
+        rows = tidemark("sink", "show", PIPELINE, "cancellations", "--limit", "1000000", "--json").ok().json
+        return [(row["origin"], row["destination"]) for row in rows]
+
+    before, gone = routes(), ("EWR", "ORD")
+    assert gone in before
+    section = ERASE.split("## Rows of a FlatMap")[1].split("## ")[0]
+    found = [tidemark(*command).ok().out for command in _commands(section)]
+    assert len(found) == 2
+    assert routes() == [route for route in before if route != gone]
