@@ -314,6 +314,7 @@ class Scalars:
     ok: bool
     raw: bytes
     big: int
+    at: datetime | None
     ref: str = "none"
     later: int = 3
 
@@ -328,6 +329,8 @@ def test_one_loop_and_the_message_reader_give_one_meaning(chance: Random) -> Non
         order.price, order.ref = chance.choice([1.5, math.inf, -0.0]), "r"
     if chance.random() < 0.5:
         order.place.city, order.big = "Ulm", chance.choice([1, 2**63])
+    if chance.random() < 0.5:
+        order.at.seconds, order.at.nanos = chance.choice([0, 1_700_000_000, -62_135_596_801]), chance.choice([0, 999])
     value = bytearray(order.SerializeToString() * chance.choice([1, 1, 2]))
     for _ in range(chance.choice([0, 1, 1, 2])):
         at = chance.randrange(len(value) + 1)
@@ -350,7 +353,8 @@ def test_usual_messages_are_read_in_one_loop(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(formats.Protobuf, "_decode_strictly", None)
     value = CLASSES["Order"](account="a", amount=-5, ok=True, tags=["t"], big=7).SerializeToString()
     assert some.decode_one(value, some.bind(Scalars)) == {
-        "account": "a", "amount": -5, "price": None, "ok": True, "raw": b"", "big": 7, "ref": "none", "later": 3,
+        "account": "a", "amount": -5, "price": None, "ok": True, "raw": b"", "big": 7, "at": None,
+        "ref": "none", "later": 3,
     }  # fmt: skip
 
 

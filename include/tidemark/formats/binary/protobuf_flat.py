@@ -1,11 +1,12 @@
-"""Reads messages whose wanted fields are single scalars in one loop; `MessageReader` gets everything doubtful."""
+"""Reads messages of single scalars and timestamps in one loop; `MessageReader` gets everything doubtful."""
 
 import math
 import struct
 from collections.abc import Callable
 from typing import Any
 
-from tidemark.formats.binary.protobuf_messages import KINDS, MESSAGE, MessageField, Messages
+from tidemark.formats.binary.protobuf_messages import KINDS, MESSAGE, TIMESTAMP, MessageField, Messages
+from tidemark.formats.binary.protobuf_values import moment
 from tidemark.formats.binary.protobuf_wire import FIXED, scalar
 from tidemark.formats.json import default_of
 from tidemark.model.core.types import FieldType
@@ -23,11 +24,12 @@ _DEFAULTS = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b""}
 
 
 def flat_reader(messages: Messages, record: FieldType) -> FlatReader | None:
-    """Returns the reader of a record; None if one of its fields is a message, a list, an enum, or restricted."""
+    """Returns the reader of a record; None if one of its fields is a list, an enum, restricted, or another message."""
     known = messages.by_name[messages.name]
     if any(not _is_single(known.get(name), to) for name, to in record.fields):
         return None
-    wanted = {known[n].number << 3 | known[n].wire: (n, known[n].type) for n, _ in record.fields if n in known}
+    here = [known[name] for name, _ in record.fields if name in known]
+    wanted = {of.number << 3 | of.wire: (of.name, of.type) for of in here}
     empty = {name: _absent(known.get(name), to) for name, to in record.fields}
 
     def read(raw: bytes) -> dict[str, Any] | None:
@@ -41,7 +43,12 @@ def flat_reader(messages: Messages, record: FieldType) -> FlatReader | None:
                 part, at = _part(raw, at, tag & 7)
                 if tag in wanted:
                     name, of = wanted[tag]
-                    found[name] = _value(of, part)
+                    if of != MESSAGE:
+                        found[name] = _value(of, part)
+                    elif found[name] is not empty[name]:
+                        return None  # several are merged
+                    else:
+                        found[name] = moment(part, name)
         except (IndexError, ValueError, struct.error):
             return None
         return None if at != size or _ABSENT in found.values() else found
@@ -65,7 +72,7 @@ def _part(raw: bytes, at: int, wire: int) -> tuple[Any, int]:
 def _is_single(of: MessageField | None, to: FieldType) -> bool:
     if of is None or to.form or to.members:
         return of is None
-    return not of.repeated and of.type not in (MESSAGE, _ENUM) and to.element is None and to.kind != "struct"
+    return not of.repeated and of.type != _ENUM and (of.type != MESSAGE or of.of == TIMESTAMP) and to.element is None
 
 
 def _absent(of: MessageField | None, to: FieldType) -> Any:  # noqa: ANN401

@@ -129,7 +129,7 @@ class MessageReader:
     def _value(self, of: MessageField, to: FieldType, value: Any, path: str, depth: int) -> Any:  # noqa: ANN401
         if of.type == MESSAGE:
             if of.of == TIMESTAMP:
-                return _moment(value, path)
+                return moment(value, path)
             if of.of in WRAPPERS:
                 inner = self.messages.fields[of.of][0]
                 last = [scalar(inner.type, v) for n, wire, v in tokens(value, depth) if (n, wire) == (1, inner.wire)]
@@ -175,7 +175,13 @@ def _default(of: MessageField) -> Any:  # noqa: ANN401
     return {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b""}[kind]
 
 
-def _moment(raw: bytes, path: str) -> datetime:
+def moment(raw: bytes, path: str) -> datetime:
+    """Reads a `google.protobuf.Timestamp`.
+
+    Raises:
+        Malformed, IndexError: the bytes are no message.
+        BadRecord: Python has no such time.
+    """
     parts = {1: 0, 2: 0}
     for number, wire, value in tokens(raw):
         if wire == 0 and number in parts:
