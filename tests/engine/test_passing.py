@@ -50,9 +50,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The inputs that were counted by a query of their own."""
     names: list[str] = []
 
-    def noted(inputs: Mapping[str, DataFrame], *more: Any) -> Any:
+    def noted(inputs: Mapping[str, DataFrame], *given: Any, **named: Any) -> Any:
         names.extend(inputs)
-        return count_batch(inputs, *more)
+        return count_batch(inputs, *given, **named)
 
     monkeypatch.setattr(intake, "count_batch", noted)
     return names
