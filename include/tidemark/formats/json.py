@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tidemark.formats.json_typed import TypedReader
-from tidemark.formats.record_format import FAULT, GOOD, BadRecord, RecordFormat, decode_text, reason_prefixes
+from tidemark.formats.record_format import (
+    FAULT,
+    GOOD,
+    BadRecord,
+    PerRecordType,
+    RecordFormat,
+    decode_text,
+    reason_prefixes,
+)
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
@@ -44,7 +52,6 @@ _DAY = re.compile("([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9].*)?")
 _WHOLE = {"int": re.compile("-?(0|[1-9][0-9]*)"), "bool": re.compile("true|false")}
 _NUMBER = re.compile("-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 38
-_MOST_READERS = 64
 
 
 class _Number(str):
@@ -98,21 +105,12 @@ class Json(RecordFormat):
 
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
-        held = self._readers.get(id(record))
-        if held is None or held[0] is not record:
-            if len(self._readers) >= _MOST_READERS:
-                self._readers.clear()
-            held = self._readers[id(record)] = (record, TypedReader(record, _parsed, _value, default_of))
-        found = None if value is None else held[1].read(value)
+        found = None if value is None else self._readers.of(record).read(value)
         return self._decode_strictly(value, record) if found is None else found
 
     @cached_property
-    def _readers(self) -> dict[int, tuple[FieldType, TypedReader]]:
-        """Readers by the identity of the record type, which they keep."""
-        return {}
-
-    def __getstate__(self) -> Mapping[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_readers"}
+    def _readers(self) -> PerRecordType[TypedReader]:
+        return PerRecordType(_typed_reader)
 
     @staticmethod
     def _decode_strictly(value: bytes | None, record: FieldType) -> dict[str, Any]:
@@ -131,6 +129,10 @@ class Json(RecordFormat):
     def freeze(self) -> Mapping[str, str]:
         """Nothing: a plan without a pinned format is a plan for JSON, like all plans of release 0.1."""
         return {}
+
+
+def _typed_reader(record: FieldType) -> TypedReader:
+    return TypedReader(record, _parsed, _value, default_of)
 
 
 def decode_key(key: bytes | None, columns: Sequence[tuple[str, FieldType]]) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ Convert = Callable[[Any, FieldType, str], Any]
 _PLAIN: Mapping[str, Any] = {"bool": bool, "int": int, "float": float, "str": str}
 _typed_dict: Any = TypedDict
 _TEXTS = ("str", "timestamp", "date", "bytes")
-_ESCAPED_COLON, _ESCAPED_HALF = b"\\u003", (b"\\ud", b"\\uD")
+_ESCAPED_COLON = b"\\u003"
 
 
 class TypedReader:
@@ -52,10 +52,8 @@ class TypedReader:
     def read(self, value: bytes) -> dict[str, Any] | None:
         """Returns the fields of an object, or None in doubt: then `json` finds the reason, or the fields."""
         try:
-            if b"\\u" in value and (_ESCAPED_COLON in value or any(half in value for half in _ESCAPED_HALF)):
+            if _ESCAPED_COLON in value:
                 return None
-            if not value.isascii():
-                value.decode()
             found: dict[str, Any] = self._read(value)
             return self._finish(found) if self._has_each_name_once(value, len(found)) else None
         except self._doubts:

@@ -4,7 +4,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from tidemark.errors import DeclarationError
@@ -13,13 +13,12 @@ from tidemark.formats.binary.avro_writer import write_long
 from tidemark.formats.binary.protobuf_flat import FlatReader, flat_reader
 from tidemark.formats.binary.protobuf_messages import Messages, describe, messages_of
 from tidemark.formats.binary.protobuf_values import MessageReader, plain, write_message
-from tidemark.formats.record_format import BadRecord, fields_of, reason_prefixes
+from tidemark.formats.record_format import BadRecord, PerRecordType, fields_of, reason_prefixes
 from tidemark.formats.registry_format import RegistryFormat, checked_length, frame
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType
 
 _BAD = (IndexError, Malformed)
-_MOST_READERS = 64
 _DEEP = 16
 """Levels of the path that names a message in its file."""
 
@@ -101,12 +100,8 @@ class Protobuf(RegistryFormat):
     def decode_one(self, value: bytes | None, record: FieldType) -> dict[str, Any]:
         """See `RecordFormat`."""
         body = self._body(value)
-        held = self._flat.get(id(record))
-        if held is None or held[0] is not record:
-            if len(self._flat) >= _MOST_READERS:
-                self._flat.clear()
-            held = self._flat[id(record)] = (record, flat_reader(self._messages, record))
-        found = None if held[1] is None else held[1](body)
+        read = self._flat.of(record)
+        found = None if read is None else read(body)
         return self._decode_strictly(body, record) if found is None else found
 
     def _decode_strictly(self, body: bytes, record: FieldType) -> dict[str, Any]:
@@ -137,12 +132,8 @@ class Protobuf(RegistryFormat):
         return json.dumps(found, ensure_ascii=False, default=lambda b: b64encode(b).decode()).encode()
 
     @cached_property
-    def _flat(self) -> dict[int, tuple[FieldType, FlatReader | None]]:
-        """Readers by the identity of the record type, which they keep."""
-        return {}
-
-    def __getstate__(self) -> Mapping[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_flat"}
+    def _flat(self) -> PerRecordType[FlatReader | None]:
+        return PerRecordType(partial(flat_reader, self._messages))
 
     @property
     def _messages(self) -> Messages:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.core.types import FieldType, record_type
@@ -16,6 +16,34 @@ FAULT, GOOD = "_fault", "_good"
 """The columns that `RecordFormat.decode` adds."""
 ROW_KEY = "_row_key"
 """The column with `RecordFormat.row_key` of a format that has changes."""
+
+
+Made = TypeVar("Made")
+_MOST_HELD = 64
+
+
+class PerRecordType(Generic[Made]):
+    """What a format makes once per record type, by the identity of the type; another process makes it again.
+
+    Args:
+        make: makes it.
+    """
+
+    def __init__(self, make: Callable[[FieldType], Made]) -> None:
+        self._make = make
+        self._held: dict[int, tuple[FieldType, Made]] = {}
+
+    def of(self, record: FieldType) -> Made:
+        """Returns what was made of a record type, which stays alive as long as its identity counts."""
+        held = self._held.get(id(record))
+        if held is None:
+            if len(self._held) >= _MOST_HELD:
+                self._held.clear()
+            held = self._held[id(record)] = (record, self._make(record))
+        return held[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_make": self._make, "_held": {}}
 
 
 class BadRecord(ValueError):  # noqa: N818  (a decoder's answer, not an error of Tidemark)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -66,6 +66,7 @@ class Flat:
     f: float
     n: str | None = None
     d: int = 7
+    grade: Literal[1, 2] = 1
 
 
 WIDE, FLAT = record_type(Wide), record_type(Flat)
@@ -151,10 +152,48 @@ def test_usual_objects_are_not_left_to_the_strict_decoder(record: FieldType, mon
         assert _ordered(found) == _ordered(expected)
 
 
-def test_an_object_with_a_name_twice_is_malformed_wherever_it_is() -> None:
-    for value in (
+@pytest.mark.parametrize(
+    "value",
+    [
         b'{"s":"","i":1,"f":1,"i":2}',
-        b'{"s":"","i":1,"f":1,"x":{"y":1,"y":2}}',
         b'{"s":":","i":1,"f":1,"f":2}',
-    ):
-        assert told(value, FLAT) == "malformed_json"
+        b'{"s":"\\u003a","i":1,"f":1,"i":2}',
+        b'{"s":"\\u0022:","i":1,"f":1,"i":2}',
+        b'{"s":"","i":1,"f":1,"i" :2}',
+        b'{"s":"","i":1,"f":1,"x":{"y":1,"y":2}}',
+        b'{"s":"","i":1,"f":1,"x":[{"y":1},{"y":1,"y":2}]}',
+    ],
+)
+def test_an_object_with_a_name_twice_is_malformed_wherever_it_is(value: bytes) -> None:
+    assert told(value, FLAT) == strictly(value, FLAT) == "malformed_json"
+
+
+@pytest.mark.parametrize(
+    ("member", "answer"),
+    [
+        (b'"i":9223372036854775808', "out_of_range: i"),
+        (b'"i":-9223372036854775808', -(2**63)),
+        (b'"i":null', "null_field: i"),
+        (b'"i":1.0', "wrong_type: i"),
+        (b'"f":-0', 0.0),
+        (b'"f":-0.0', 0.0),
+        (b'"f":-0e0', 0.0),
+        (b'"f":null', "null_field: f"),
+        (b'"grade":3', "unknown_member: grade"),
+        (b'"grade":true', "wrong_type: grade"),
+        (b'"s":"\xff"', "invalid_utf8"),
+        (b'"x":"\xed\xa0\x80"', "invalid_utf8"),
+        (b'"s":"\\ud800"', "invalid_utf8"),
+        (b'"x":"\\udc00"', "invalid_utf8"),
+        (b'"s":"\\ud83d\\ude00"', "\U0001f600"),
+        (b'"s":null', "null_field: s"),
+        (b'"n":null', None),
+    ],
+)
+def test_each_member_alone_means_what_it_does_to_the_strict_decoder(member: bytes, answer: Any) -> None:
+    name = member[1:].partition(b'"')[0].decode()
+    others = {n: GOOD[n] for n in ("s", "i", "f") if n != name}
+    value = json.dumps(others).encode()[:-1] + b", " + member + b"}"
+    found = told(value, FLAT)
+    assert _ordered(found) == _ordered(strictly(value, FLAT))
+    assert repr(found if isinstance(found, str) else found[name]) == repr(answer)

@@ -348,6 +348,43 @@ def test_one_loop_and_the_message_reader_give_one_meaning(chance: Random) -> Non
     assert told(some.decode_one) == told(some._decode_strictly)
 
 
+@dataclass
+class Needed:
+    """A field with presence that must be there."""
+
+    price: float
+    ok: bool
+    at: datetime | None
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        ("19 000000000000f83f", {"price": 1.5, "ok": False, "at": None}),
+        ("19 000000000000f83f 50 80808080808080808002", {"price": 1.5, "ok": False, "at": None}),
+        ("19 000000000000f83f 50 8080808080808080808001", "malformed_protobuf"),
+        ("19 000000000000f83f 8a8080808000 01 61", "malformed_protobuf"),
+        ("19 000000000000f83f 0a 818080808000 61", "malformed_protobuf"),
+        ("19 000000000000f8", "malformed_protobuf"),
+        ("50 01", "missing_field: price"),
+        ("19 000000000000f07f", "out_of_range: price"),
+        (
+            "19 000000000000f83f 42 02 0805 42 03 10e807",
+            {"price": 1.5, "ok": False, "at": EPOCH.replace(second=5, microsecond=1)},
+        ),
+    ],
+)
+def test_doubtful_messages_mean_what_they_do_to_the_message_reader(raw: str, answer: Any) -> None:
+    some = formats.Protobuf(message=CLASSES["Order"], framing="none")
+    record = some.bind(Needed)
+    for decode in (some.decode_one, some._decode_strictly):
+        try:
+            found: Any = decode(bytes.fromhex(raw), record)
+        except BadRecord as error:
+            found = str(error)
+        assert found == answer
+
+
 def test_usual_messages_are_read_in_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     some = formats.Protobuf(message=CLASSES["Order"], framing="none")
     monkeypatch.setattr(formats.Protobuf, "_decode_strictly", None)
