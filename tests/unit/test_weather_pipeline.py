@@ -115,3 +115,14 @@ def test_the_fold_on_the_page_is_that_of_the_pipeline() -> None:
     page = (ROOT / "docs/how-to/join-weather-to-flights.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert f"{textwrap.indent(block.rstrip(), ' ' * 8)},\n" in (ROOT / "include/pipelines/weather.py").read_text()
+
+
+def test_the_numbers_of_the_page_are_those_of_the_files() -> None:
+    page, year = (ROOT / "docs/how-to/join-weather-to-flights.md").read_text(), WeatherOracle()
+    after = datetime(2014, 1, 2, tzinfo=UTC)
+    (totals,) = year.expected("totals", after)
+    filtered = year.filtered(after)["airports"]
+    assert f"{filtered:,} of {totals['flights'] - totals['cancelled']:,} departures have no" in page
+    by_sky = {sky: [r for r in year.expected("airports", after) if r["sky"] == sky] for sky in ("rain or snow", "dry")}
+    wet, dry = (sum(r["minutes_late"] for r in rows) / sum(r["departures"] for r in rows) for rows in by_sky.values())
+    assert f"in rain or snow was {wet:.0f} minutes late on average, one in dry weather {dry:.0f}." in page

@@ -50,7 +50,7 @@ def erase(
     Examples:
       tidemark erase flights aircraft --key N14228
       tidemark erase flights routes --key EWR --key ORD --execute
-      tidemark erase flights legs --by tail_number --key N14228 --execute
+      tidemark erase weather departures --by flight --key 1141 --execute
       tidemark erase flights aircraft --key N14228 --block --now --owner privacy --execute --json
     """
     context, (pipeline, uid) = open_context(), operator
