@@ -34,7 +34,7 @@ class PerRecordType(Generic[Made]):
         self._held: dict[int, tuple[FieldType, Made]] = {}
 
     def of(self, record: FieldType) -> Made:
-        """Returns what was made of a record type, which stays alive as long as its identity counts."""
+        """Returns the object for a record type, and keeps the type, so that its identity stays its own."""
         held = self._held.get(id(record))
         if held is None:
             if len(self._held) >= _MOST_HELD:
