@@ -4,8 +4,10 @@ msgspec is as strict as `json` about syntax and types, except for one thing: of 
 counts. So an object is only accepted if its text has no more names than were decoded.
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, NotRequired, Required, TypedDict
 
@@ -19,6 +21,8 @@ _PLAIN: Mapping[str, Any] = {"bool": bool, "int": int, "float": float, "str": st
 _typed_dict: Any = TypedDict
 _TEXTS = ("str", "timestamp", "date", "bytes")
 _ESCAPED_COLON = b"\\u003"
+_INSTANT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+]00:00)")
+"""The forms of a time that most producers write, in UTC; Python reads them as `json` does."""
 
 
 class TypedReader:
@@ -40,7 +44,7 @@ class TypedReader:
     ) -> None:
         import msgspec
 
-        self._doubts = (msgspec.MsgspecError, BadRecord, UnicodeDecodeError, OverflowError, RecursionError)
+        self._doubts = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
         self._raw: Any = msgspec.Raw
         self._types: Mapping[str, Any] = {**_PLAIN, "int": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]}
         self._parse, self._convert, self._default = parse, convert, default
@@ -62,7 +66,7 @@ class TypedReader:
     def _has_each_name_once(self, value: bytes, found: int) -> bool:
         """Whether no object in a valid JSON text has a name twice; False in doubt."""
         colons = value.count(b":")
-        if self._is_flat and colons == found:
+        if self._is_flat and (colons == found or value.count(b'":') == found and not _has_spaced_colon(value)):
             return True
         # Text that msgspec writes has a colon for each name, and those inside of texts.
         return self._encode(self._any(value)).count(b":") == colons
@@ -112,6 +116,8 @@ class TypedReader:
             return lambda found: None if found is None else inner(found)
         if _is_text(of) and (of.kind != "str" or of.form or of.members):
             convert = self._convert
+            if of.kind == "timestamp":
+                return lambda found: _instant(found) or convert(found, of, path)
             return lambda found: convert(found, of, path)
         if of.members:
             return partial(_check_member, of.members)
@@ -120,6 +126,16 @@ class TypedReader:
         if _is_decoded(of):
             return None
         return lambda raw: self._convert(self._parse(bytes(raw).decode()), of, path)
+
+
+def _has_spaced_colon(value: bytes) -> bool:
+    """Whether a colon may follow a name without being next to its quotation mark."""
+    return b" :" in value or b"\n:" in value or b"\t:" in value or b"\r:" in value
+
+
+def _instant(text: str | None) -> datetime | None:
+    """Returns a time in UTC, or None if `convert` has to read it or to find out why it is refused."""
+    return None if text is None or not _INSTANT.fullmatch(text) else datetime.fromisoformat(text)
 
 
 def _is_optional(of: FieldType) -> bool:

@@ -160,6 +160,10 @@ def test_usual_objects_are_not_left_to_the_strict_decoder(record: FieldType, mon
         b'{"s":"\\u003a","i":1,"f":1,"i":2}',
         b'{"s":"\\u0022:","i":1,"f":1,"i":2}',
         b'{"s":"","i":1,"f":1,"i" :2}',
+        b'{"s":"a: b","i":1,"f":1,"i" :2}',
+        b'{"s":"a: b","i":1,"f":1,"i"\t:2}',
+        b'{"s":"a: b","i":1,"f":1,"i"\n:2}',
+        b'{"s":"a: b","i":1,"f":1,"i"\r:2}',
         b'{"s":"","i":1,"f":1,"x":{"y":1,"y":2}}',
         b'{"s":"","i":1,"f":1,"x":[{"y":1},{"y":1,"y":2}]}',
     ],
@@ -197,3 +201,34 @@ def test_each_member_alone_means_what_it_does_to_the_strict_decoder(member: byte
     found = told(value, FLAT)
     assert _ordered(found) == _ordered(strictly(value, FLAT))
     assert repr(found if isinstance(found, str) else found[name]) == repr(answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-01T00:00:00Z",
+        "2026-01-01 00:00:00+00:00",
+        "2026-01-01T00:00:00.1Z",
+        "2026-01-01T00:00:00.123456+00:00",
+        "2026-01-01T00:00:00.1234567Z",
+        "2026-01-01T01:00:00+01:00",
+        "2026-01-01T00:00:00-00:00",
+        "2026-01-01T00:00",
+        "2026-01-01T00:00:00",
+        "2026-13-01T00:00:00Z",
+        "2026-02-29T00:00:00Z",
+        "2026-01-01T24:00:00Z",
+        "2026-01-01T00:00:60Z",
+        "0000-01-01T00:00:00Z",
+        "2026-01-01t00:00:00Z",
+        "2026-01-01T00:00:00z",
+        "2026-W01-1T00:00:00Z",
+        "\u0662026-01-01T00:00:00Z",
+        "2026-01-01T00:00:00Z\n",
+        "",
+    ],
+)
+def test_times_mean_what_they_do_to_the_strict_decoder(text: str) -> None:
+    value = json.dumps({"at": text}).encode()
+    record = FieldType("struct", fields=(("at", dict(WIDE.fields)["at"]),))
+    assert repr(told(value, record)) == repr(strictly(value, record))
