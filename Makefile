@@ -122,6 +122,7 @@ bench: setup ## Measure checkpoints by state size, and what one would take inste
 	@$(BIN)/python -m benchmarks.bench
 	@$(BIN)/python -m benchmarks.state_costs
 	@$(BIN)/python -m benchmarks.process_rate
+	@$(BIN)/python -m benchmarks.format_rate
 	@$(BIN)/python -m benchmarks.restore_points
 	@$(BIN)/python -m benchmarks.peers
 	@$(BIN)/python -m benchmarks.publications.upkeep
