@@ -21,6 +21,8 @@ _PLAIN: Mapping[str, Any] = {"bool": bool, "int": int, "float": float, "str": st
 _typed_dict: Any = TypedDict
 _TEXTS = ("str", "timestamp", "date", "bytes")
 _ESCAPED_COLON = b"\\u003"
+_BACKSLASH, _QUOTE = b'\\"'
+_UNKNOWN = -1
 _INSTANT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+]00:00)")
 """The forms of a time that most producers write, in UTC; Python reads them as `json` does."""
 
@@ -50,26 +52,43 @@ class TypedReader:
         self._parse, self._convert, self._default = parse, convert, default
         self._read = msgspec.json.Decoder(self._hint(record)).decode
         self._finish = self._finished(record, "")
-        self._is_flat = all(of.kind not in ("struct", "map") for _, of in record.fields)
+        self._quotes = self._quotes_of(record)
         self._any, self._encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
     def read(self, value: bytes) -> dict[str, Any] | None:
         """Returns the fields of an object, or None in doubt: then `json` finds the reason, or the fields."""
         try:
-            if _ESCAPED_COLON in value:
-                return None
             found: dict[str, Any] = self._read(value)
-            return self._finish(found) if self._has_each_name_once(value, len(found)) else None
+            is_plain = _BACKSLASH not in value
+            if is_plain and value.count(_QUOTE) == self._quotes(found) or self._has_each_name_once(value, is_plain):
+                return self._finish(found)
+            return None
         except self._doubts:
             return None
 
-    def _has_each_name_once(self, value: bytes, found: int) -> bool:
+    @staticmethod
+    def _quotes_of(record: FieldType) -> Callable[[dict[str, Any]], int]:
+        """Returns the function that counts the quotation marks of an object that has each field once and no others.
+
+        Names have two each, and texts. A value without a backslash has no others, so one more member, or one inside of
+        a field, would add some.
+        """
+        names, texts = len(record.fields), sum(_is_text(of) for _, of in record.fields)
+        optional = [name for name, of in record.fields if _is_text(of) and of.nullable]
+
+        def quotes(found: dict[str, Any]) -> int:
+            if len(found) != names:
+                return _UNKNOWN
+            return 2 * (names + texts - sum(found[name] is None for name in optional))
+
+        return quotes
+
+    def _has_each_name_once(self, value: bytes, is_plain: bool) -> bool:
         """Whether no object in a valid JSON text has a name twice; False in doubt."""
-        colons = value.count(b":")
-        if self._is_flat and (colons == found or value.count(b'":') == found and not _has_spaced_colon(value)):
-            return True
+        if not is_plain and _ESCAPED_COLON in value:
+            return False
         # Text that msgspec writes has a colon for each name, and those inside of texts.
-        return self._encode(self._any(value)).count(b":") == colons
+        return bool(self._encode(self._any(value)).count(b":") == value.count(b":"))
 
     def _hint(self, of: FieldType) -> Any:  # noqa: ANN401
         """Returns the type by which msgspec decodes a type, so that it accepts nothing that `json` refuses."""
@@ -117,7 +136,7 @@ class TypedReader:
         if _is_text(of) and (of.kind != "str" or of.form or of.members):
             convert = self._convert
             if of.kind == "timestamp":
-                return lambda found: _instant(found) or convert(found, of, path)
+                return _instants(lambda found: convert(found, of, path))
             return lambda found: convert(found, of, path)
         if of.members:
             return partial(_check_member, of.members)
@@ -128,14 +147,14 @@ class TypedReader:
         return lambda raw: self._convert(self._parse(bytes(raw).decode()), of, path)
 
 
-def _has_spaced_colon(value: bytes) -> bool:
-    """Whether a colon may follow a name without being next to its quotation mark."""
-    return b" :" in value or b"\n:" in value or b"\t:" in value or b"\r:" in value
+def _instants(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns the function that reads a time in UTC, and lets `convert` read any other, or say why it is refused."""
+    is_usual, read = _INSTANT.fullmatch, datetime.fromisoformat
 
+    def instant(found: str | None) -> Any:  # noqa: ANN401
+        return read(found) if found is not None and is_usual(found) else convert(found)
 
-def _instant(text: str | None) -> datetime | None:
-    """Returns a time in UTC, or None if `convert` has to read it or to find out why it is refused."""
-    return None if text is None or not _INSTANT.fullmatch(text) else datetime.fromisoformat(text)
+    return instant
 
 
 def _is_optional(of: FieldType) -> bool:

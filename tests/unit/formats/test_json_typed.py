@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.formats import Json
+from tidemark.formats.json_typed import TypedReader
 from tidemark.formats.record_format import BadRecord
 from tidemark.model.core.types import FieldType, record_type
 
@@ -69,7 +70,20 @@ class Flat:
     grade: Literal[1, 2] = 1
 
 
-WIDE, FLAT = record_type(Wide), record_type(Flat)
+@dataclass
+class Row:
+    """Fields whose quotation marks can be counted."""
+
+    s: str
+    i: int
+    b: bool
+    f: float
+    at: datetime
+    n: str | None
+    on: date
+
+
+WIDE, FLAT, ROW = record_type(Wide), record_type(Flat), record_type(Row)
 GOOD: dict[str, Any] = {
     "s": "a: b", "i": 5, "f": 1.5, "b": True, "n": None, "at": "2026-01-01T00:00:00Z", "on": "2026-01-01",
     "raw": "YQ==", "money": 1.25, "id": "00000000-0000-0000-0000-00000000000A", "t": "10:00", "color": "red",
@@ -126,7 +140,7 @@ def texts(draw: st.DrawFn, record: FieldType) -> bytes:
     return bytes(raw)
 
 
-@pytest.mark.parametrize("record", [WIDE, FLAT], ids=["wide", "flat"])
+@pytest.mark.parametrize("record", [WIDE, FLAT, ROW], ids=["wide", "flat", "row"])
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_both_decoders_give_one_meaning(record: FieldType, data: st.DataObject) -> None:
@@ -232,3 +246,20 @@ def test_times_mean_what_they_do_to_the_strict_decoder(text: str) -> None:
     value = json.dumps({"at": text}).encode()
     record = FieldType("struct", fields=(("at", dict(WIDE.fields)["at"]),))
     assert repr(told(value, record)) == repr(strictly(value, record))
+
+
+@pytest.mark.parametrize("note", [None, "", "é: x"])
+def test_the_quotation_marks_of_a_row_tell_that_each_name_is_there_once(
+    note: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {name: GOOD[name] for name, _ in ROW.fields} | {"n": note}
+    whole = json.dumps(body, ensure_ascii=False).encode()
+    for name, value in [*body.items(), ("s", None), ("n", "x"), ("n", None), ("i", '"'), ("x", 1)]:
+        more = whole[:-1] + f",{json.dumps(name)}:{json.dumps(value)}}}".encode()
+        assert told(more, ROW) == strictly(more, ROW)
+    for name in body:
+        less = json.dumps({other: value for other, value in body.items() if other != name}).encode()
+        assert told(less, ROW) == strictly(less, ROW)
+    expected = strictly(whole, ROW)
+    monkeypatch.setattr(TypedReader, "_has_each_name_once", None)
+    assert told(whole, ROW) == expected
