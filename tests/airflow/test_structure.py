@@ -39,8 +39,8 @@ LATER = (
 )
 """Ours, and loaded by tasks only: they are half of what a parse could cost."""
 
-PARSE_SECONDS = 0.5
-"""Beyond importing Airflow, of processor time: what else runs on the machine is no fault of the file."""
+PARSE_MODULES = 200
+"""Beyond those of Airflow: a count, because times on a busy machine tell of the machine."""
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_conf_names_each_complaint(airflow_home: Path) -> None:
 
 
 PROBE = """
-import airflow.sdk, json, os, sys, time
+import airflow.sdk, json, os, sys
 from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, ExceptionRetryPolicy, Param, chain
 from airflow.sdk import PartitionedAssetTimetable
 import runpy
@@ -242,11 +242,11 @@ for path in paths:
     if os.fork():
         assert os.wait()[1] == 0, path
         continue
-    began = time.process_time()
+    before = set(sys.modules)
     runpy.run_path(path)
-    took = time.process_time() - began
+    loaded = len(set(sys.modules) - before)
     found = [m for m in sys.modules if m in heavy or m.startswith("tidemark.engine")]
-    print(json.dumps({"path": path, "seconds": took, "heavy": found}), flush=True)
+    print(json.dumps({"path": path, "loaded": loaded, "heavy": found}), flush=True)
     os._exit(0)
 """
 DAGS = sorted((ROOT / "dags").glob("*.py"))
@@ -271,12 +271,10 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dict[str, A
 
 @pytest.mark.parametrize("path", DAGS, ids=lambda p: p.stem)
 def test_a_parse_is_cheap_and_loads_nothing_heavy(path: Path, parsed: Any) -> None:
-    found = [parsed()[str(path)]]
-    while found[-1]["seconds"] > PARSE_SECONDS and len(found) < 3:
-        parsed.cache_clear()
-        found.append(parsed()[str(path)])
-    assert found[-1]["heavy"] == []
-    assert min(f["seconds"] for f in found) <= PARSE_SECONDS
+    found = parsed()[str(path)]
+    print(found)
+    assert found["heavy"] == []
+    assert 0 < found["loaded"] <= PARSE_MODULES
 
 
 def test_every_kind_of_dag_is_found_where_it_is_first_asked_for() -> None:

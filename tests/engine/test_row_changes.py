@@ -159,7 +159,8 @@ def test_a_real_topic_is_folded_into_the_table(line: KafkaSparkPipeline) -> None
     for number in range(3):
         begun = len(table.sent)
         choices = [(chance.randrange(10), chance.randrange(6), chance.randrange(40)) for _ in range(30)]
-        found = records(random_changes(choices, table).sent[begun:])
+        random_changes(choices, table).truncate()
+        found = records(table.sent[begun:])
         for record in found:
             assert record.partition is not None and (record.value is None or isinstance(record.value, bytes))
             line.ends[record.partition] += 1
@@ -178,5 +179,5 @@ def test_a_real_topic_is_folded_into_the_table(line: KafkaSparkPipeline) -> None
         assert {key: (row["name"], row["cents"], row["note"]) for key, row in rows.items()} == {
             key: (row["name"], row["cents"], row.get("note")) for key, row in table.rows.items()
         }
-    assert {row["reason"] for row in letters(line, "copy").to_pylist()} <= {"unsupported_op"}
+    assert {row["reason"] for row in letters(line, "copy").to_pylist()} == {"unsupported_op"}
     assert json.loads(table.sent[0][0] or b"")
