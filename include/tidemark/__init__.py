@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidemark.declare.pipeline import Pipeline
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
+    from tidemark.declare.watermark import Watermark
     from tidemark.errors import TidemarkError
     from tidemark.reading import read_sink, read_state
     from tidemark.sinks import ConsoleSink, DeltaSink, KafkaSink
@@ -33,6 +34,7 @@ __all__ = [
     "TidemarkError",
     "TopicPattern",
     "Warehouse",
+    "Watermark",
     "formats",
     "open",
     "read_sink",
@@ -57,6 +59,7 @@ _HOMES = {
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.declare.sources",
     "Warehouse": "tidemark.api",
+    "Watermark": "tidemark.declare.watermark",
     "open": "tidemark.api",
     "read_sink": "tidemark.reading",
     "read_state": "tidemark.reading",

@@ -28,7 +28,16 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.operations.replay import Rehearsal
 from tidemark.ports import Attempt
 
-VIEWS = ["checkpoints", "checkpoint_states", "checkpoint_offsets", "operator_states", "metrics", "accounts", "tills"]
+VIEWS = [
+    "checkpoints",
+    "checkpoint_states",
+    "checkpoint_offsets",
+    "source_watermarks",
+    "operator_states",
+    "metrics",
+    "accounts",
+    "tills",
+]
 
 
 class AskedShop(SalesPipeline):

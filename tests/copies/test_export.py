@@ -11,6 +11,7 @@ import pytest
 from tests.copies.transfer_pipeline import SEED, UIDS, TransferPipeline, transfer_pipeline
 from tests.support.cli import Command
 from tidemark.coordinator.recovery.savepoints import Savepoints
+from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads
 from tidemark.storage.parquet_folder import ParquetFolder
@@ -87,6 +88,8 @@ def test_what_going_on_needs_is_in_it_and_what_stays_behind_is_not(made: Transfe
     assert ends == {str(tp): end for tp, end in found.plan.ranges.ends.items()}
     assert told["logical_time_ms"] == found.plan.logical_time_ms
     assert told["watermark_ms"] == found.sealed.facts.watermark_ms
+    clocks = to_json(found.sealed.facts.clocks)
+    assert told["clocks"] == clocks and clocks["sales"]["watermark_ms"]
     lists = {x["name"]: x["elements"] for x in told["operator_states"]["tills"]["lists"]}
     assert lists == {x.name: list(x.elements) for x in found.operator_states["tills"].lists}
     assert all(state["schema"]["older"] == [] for state in told["states"].values())

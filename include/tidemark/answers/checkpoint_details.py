@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidemark.answers.checkpoint_facts import SourceWatermark
 from tidemark.answers.checkpoint_overview import CheckpointLine
 
 
@@ -229,6 +230,7 @@ class CheckpointDetails(CheckpointLine):
     next: int | None
     progress: OpenProgress | None
     watermark: str | None = None
+    source_watermarks: Mapping[str, SourceWatermark]
     covered_until: str | None = None
     expectations: Sequence[ExpectationResult]
     timings: Mapping[str, int]

@@ -39,13 +39,29 @@ class SegmentVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceWatermark:
+    """The watermark of a source that declares one.
+
+    Attributes:
+        watermark: no record before it is expected any more; None = not known yet.
+        idle: whether none of its partitions has a say.
+        delay: in milliseconds, as the plan had it; None if that read nothing and moved no clock.
+    """
+
+    watermark: str | None
+    idle: bool
+    delay: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFacts:
     """A completed checkpoint.
 
     Attributes:
         id: as in `chk-17`; `parent` likewise.
         pending_records: offsets that the log held beyond the ranges when the checkpoint was planned.
-        watermark: over all partitions; `watermarks` has one for each.
+        watermark: greatest event time over all partitions, by which state expires; `watermarks` has one for each.
+        source_watermarks: of each source that declares one, by name.
         broadcast_versions: versions of the tables that broadcast states copy.
         dead_letters, filtered, keys: per operator.
         emitted: records, per process.
@@ -70,6 +86,7 @@ class CheckpointFacts:
     pending_records: int
     watermark: str | None
     watermarks: Mapping[str, str]
+    source_watermarks: Mapping[str, SourceWatermark]
     broadcast_versions: Mapping[str, int]
     records: int
     dead_letters: Mapping[str, int]
@@ -151,6 +168,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         pending_records=sum(plan.pending.values()),
         watermark=iso_or_none(sealed.facts.watermark_ms),
         watermarks={str(tp): iso(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
+        source_watermarks=source_watermarks(checkpoint),
         broadcast_versions=plan.broadcast_versions,
         records=sealed.facts.records,
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},
@@ -166,6 +184,19 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         timings_ms=sealed.timings_ms,
         seconds=round(sum(sealed.timings_ms.values()) / 1000, 3),
     )
+
+
+def source_watermarks(checkpoint: Checkpoint) -> dict[str, SourceWatermark]:
+    """Returns the watermark of each source that declares one, by name."""
+    rules = {name: clock.rule for name, clock in checkpoint.plan.clocks.items()}
+    return {
+        name: SourceWatermark(
+            watermark=iso_or_none(clock.watermark_ms),
+            idle=clock.is_idle,
+            delay=None if (rule := rules[name]) is None else rule.delay_ms,
+        )
+        for name, clock in checkpoint.sealed.facts.clocks.items()
+    }
 
 
 def emitted_by_output(checkpoint: Checkpoint) -> dict[str, int]:

@@ -175,7 +175,7 @@ class PipelineReader:
 
         Args:
             statement: over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`, `checkpoint_offsets`,
-                `operator_states` and `metrics`; `show tables` lists them.
+                `source_watermarks`, `operator_states` and `metrics`; `show tables` lists them.
             at: the checkpoint that `<uid>` is as of and the others end with; the newest one without it.
 
         Raises:

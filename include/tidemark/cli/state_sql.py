@@ -44,8 +44,8 @@ def sql(
     """Query state and checkpoints with DuckDB's SQL. A query cannot change anything, or read files.
 
     UID is a view of an operator's newest state, and UID_at(N) its state at chk-N. The views checkpoints,
-    checkpoint_states, checkpoint_offsets, operator_states and metrics show the contents of manifests. SHOW TABLES
-    lists all views, and DESCRIBE shows a view's columns.
+    checkpoint_states, checkpoint_offsets, source_watermarks, operator_states and metrics show the contents of
+    manifests. SHOW TABLES lists all views, and DESCRIBE shows a view's columns.
 
     Examples:
       tidemark state sql flights "select last_airport, count(*) from aircraft group by all order by 2 desc limit 5"

@@ -17,6 +17,7 @@ from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, 
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.canonical import checksum
+from tidemark.model.core.clocks import WatermarkRule
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.ttl import checked_keep_for
 from tidemark.model.core.types import FieldType, type_to_json
@@ -264,6 +265,11 @@ class Pipeline:
         """What plans pin of the input formats, by name; nothing for JSON."""
         pinned = {name: source.pinned for name, source in self.inputs.items()}
         return {name: held for name, held in pinned.items() if held}
+
+    @property
+    def watermarks(self) -> dict[str, WatermarkRule]:
+        """The rule of each source that declares a watermark, by name."""
+        return {name: s.watermark.rule for name, s in self.sources.items() if s.watermark is not None}
 
     @property
     def isolation(self) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tidemark.declare.operators import bind_key, bind_latest
+from tidemark.declare.watermark import Watermark
 from tidemark.errors import DeclarationError
 from tidemark.formats.envelope import bind_record, pin_envelope
 from tidemark.formats.json import Json
@@ -73,6 +74,7 @@ class KafkaSource:
         group: consumer group whose offsets Tidemark sets after each checkpoint, for lag monitoring only; it reads them
             once, for `start="committed"`.
         format: the format of values: `formats.Json()`, `formats.Text()`, or your own.
+        watermark: how late its records may come; None = the source has no clock.
     """
 
     topics: str | Sequence[str] | TopicPattern | frozenset[TopicPartition]
@@ -82,6 +84,7 @@ class KafkaSource:
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     group: str | None = None
     format: RecordFormat = field(default=Json(), kw_only=True)
+    watermark: Watermark | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.topics, TopicPattern | str | frozenset):
@@ -92,6 +95,10 @@ class KafkaSource:
             raise DeclarationError("a source without topics", next="name at least one topic.")
         if not isinstance(self.format, RecordFormat):
             raise DeclarationError(f"format={self.format!r} is not a format", next="give an instance: formats.Text().")
+        if self.watermark is not None and not isinstance(self.watermark, Watermark):
+            raise DeclarationError(
+                f"watermark={self.watermark!r} is not a watermark", next='give a Watermark(delay="5m").'
+            )
         if self.event_time is not None:
             found = self.schema.at(self.event_time)
             if found is None or found.kind != "timestamp" or found.nullable:
@@ -232,6 +239,10 @@ class Broadcast:
                 f"{self.uid}: key_by={self.key_by!r}", next="name one record field or several different ones."
             )
         object.__setattr__(self, "key_by", keys)
+        if isinstance(self.source, KafkaSource) and self.source.watermark is not None:
+            raise DeclarationError(
+                f"{self.uid}: a broadcast state has no watermark", next="omit watermark= of its source."
+            )
         self.bind()
 
     def bind(self) -> OperatorSchema:

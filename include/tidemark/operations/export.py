@@ -125,6 +125,7 @@ def _write_files(context: Context, asked: "Asked", folder: Path) -> Export:
         logical_time_ms=plan.logical_time_ms,
         watermark_ms=facts.watermark_ms,
         watermarks=facts.watermarks,
+        clocks=facts.clocks,
         covered_until_ms=found.covered_until_ms,
         broadcast_versions=plan.broadcast_versions,
         broadcast_ids=plan.broadcast_ids,

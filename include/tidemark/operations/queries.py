@@ -29,7 +29,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
         context: of this process.
         name: the pipeline.
         statement: DuckDB's dialect, over `<uid>`, `<uid>_at(N)`, `checkpoints`, `checkpoint_states`,
-            `checkpoint_offsets`, `operator_states` and `metrics`.
+            `checkpoint_offsets`, `source_watermarks`, `operator_states` and `metrics`.
         checkpoint: the id that `<uid>` is as of, and that the other views end with; by default the newest one.
 
     Raises:
@@ -48,6 +48,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
             "checkpoints": lambda: tables.checkpoints_table(line.all),
             "checkpoint_states": lambda: tables.states_table(line.all),
             "checkpoint_offsets": lambda: tables.offsets_table(line.all),
+            "source_watermarks": lambda: tables.watermarks_table(line.all),
             "operator_states": lambda: tables.operator_states_table(line.all),
             "metrics": lambda: tables.metrics_table(line.all, reports(context.coordinator(name))),
         },

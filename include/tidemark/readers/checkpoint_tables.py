@@ -1,7 +1,7 @@
 """Manifests as Arrow tables: the relations `checkpoints`, `checkpoint_states` and `checkpoint_offsets`.
 
-There are also `operator_states`, because operator state is part of the manifest, and `metrics`, which includes the
-results of reporting consumer-group offsets.
+There are also `operator_states`, because operator state is part of the manifest, `source_watermarks`, and `metrics`,
+which includes the results of reporting consumer-group offsets.
 """
 
 import json
@@ -51,6 +51,12 @@ METRICS = pa.schema(
     }
 )  # fmt: skip
 """Metrics of the source under Flink's names, one row per checkpoint, metric and, if it has one, partition."""
+WATERMARKS = pa.schema(
+    {
+        "checkpoint": pa.int64(), "source": pa.string(), "watermark": _TIME, "idle": pa.bool_(), "delay_ms": pa.int64(),
+    }
+)  # fmt: skip
+"""One row per checkpoint and source that declares a watermark; `delay_ms` is null where the checkpoint read nothing."""
 OPERATOR_STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "field": pa.string(), "mode": pa.string(),
@@ -89,12 +95,17 @@ def operator_states_table(found: Iterable[Checkpoint]) -> pa.Table:
     return _table((row for c in found for row in _elements(c)), OPERATOR_STATES)
 
 
+def watermarks_table(found: Iterable[Checkpoint]) -> pa.Table:
+    """The relation `source_watermarks`."""
+    return _table((row for c in found for row in _clocks(c)), WATERMARKS)
+
+
 def metrics_table(found: Sequence[Checkpoint], reports: Sequence[OffsetReport]) -> pa.Table:
     """Returns the relation `metrics`.
 
     `pendingRecords`, `currentOffsets` and `committedOffsets` are per partition, the last one if the offsets were
     reported to a consumer group. `commitsSucceeded` and `commitsFailed` count such reports up to the checkpoint, if an
-    input names a group. `watermarkLag` is the logical time minus the watermark in ms, once there is a watermark.
+    input names a group. `watermarkLag` is the logical time minus the greatest event time in ms, once there is one.
 
     Args:
         found: checkpoints, newest first.
@@ -157,6 +168,20 @@ def _checkpoint(c: Checkpoint) -> dict[str, Any]:
         "origin": plan.origin,
         "fingerprint": plan.fingerprint,
     }
+
+
+def _clocks(c: Checkpoint) -> list[dict[str, Any]]:
+    rules = {name: clock.rule for name, clock in c.plan.clocks.items()}
+    return [
+        {
+            "checkpoint": c.id,
+            "source": name,
+            "watermark": clock.watermark_ms,
+            "idle": clock.is_idle,
+            "delay_ms": None if (rule := rules[name]) is None else rule.delay_ms,
+        }
+        for name, clock in c.sealed.facts.clocks.items()
+    ]
 
 
 def _states(c: Checkpoint) -> list[dict[str, Any]]:

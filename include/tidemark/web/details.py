@@ -19,7 +19,7 @@ from tidemark.answers.checkpoint_details import (
     SinkSegments,
     StateLayers,
 )
-from tidemark.answers.checkpoint_facts import iso, iso_or_none
+from tidemark.answers.checkpoint_facts import iso, iso_or_none, source_watermarks
 from tidemark.answers.checkpoint_overview import CheckpointLine
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
@@ -81,6 +81,7 @@ def _details(
         next=after,
         progress=progress,
         watermark=None if found is None else iso_or_none(found.sealed.facts.watermark_ms),
+        source_watermarks={} if found is None else source_watermarks(found),
         covered_until=None if found is None else iso_or_none(found.covered_until_ms),
         expectations=[] if found is None else _expectations(found),
         timings={} if found is None else dict(found.sealed.timings_ms),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidemark import Broadcast, DeltaSink, Fold, KafkaSource, Pipeline, Process, state
+from tidemark import Broadcast, DeltaSink, Fold, KafkaSource, Pipeline, Process, Watermark, state
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def take(
 
 market = Pipeline(
     name="$name",
-    sources={"sales": KafkaSource("sales", Sale, event_time="at")},
+    sources={"sales": KafkaSource("sales", Sale, event_time="at", watermark=Watermark(delay="1m"))},
     operators=[
         Fold("sold", key_by="item", state=Sold, input="sales"),
         Process(

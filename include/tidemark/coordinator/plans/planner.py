@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 
+from tidemark.coordinator.plans.clock_rules import plan_clocks
 from tidemark.coordinator.plans.cut import Bound, mean_bytes
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
@@ -21,12 +22,13 @@ from tidemark.coordinator.plans.replay_ranges import (
 )
 from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.plans.sink_inputs import FittingSink, planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.table_copies import PlannedCopies, plan_copies
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.records.timelines import Erasures, Freezer, Head, Stops, Timelines, refuse_stillborn
-from tidemark.declare.pipeline import Broadcast, Pipeline
-from tidemark.errors import ConflictError, CorruptObjectError, DataLostError, StoreError, UsageError
+from tidemark.declare.pipeline import Pipeline
+from tidemark.errors import ConflictError, CorruptObjectError, StoreError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.failure import FailureReason
@@ -35,92 +37,12 @@ from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
 from tidemark.model.checkpoint.redrive import RedriveRecord
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.clocks import PlannedClock
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 from tidemark.sql.resolve import names_of, stored_texts
 
 _log = logging.getLogger("tidemark")
-
-# Freezes a version of every foreign table, and decides which of them the checkpoint copies.
-_SAFE = "every completed checkpoint and older restore point is intact; nothing was written."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCopies:
-    """Version and table id of each broadcast state that copies a table, by uid; and the uids that must copy it now."""
-
-    versions: Mapping[str, int] = field(default_factory=dict)
-    ids: Mapping[str, str] = field(default_factory=dict)
-    copies: tuple[str, ...] = ()
-
-
-def plan_copies(
-    pipeline: Pipeline,
-    request: PlanRequest,
-    parent: Parent,
-    tables: ForeignTables | None,
-    recorded: Mapping[str, TableVersion] | None = None,
-) -> PlannedCopies:
-    """Looks at every foreign table once, so that all attempts of the plan copy the same version.
-
-    A version is copied if the state does not hold it yet. The table is read here already, because a table that does not
-    fit its declaration must not become part of a plan that no attempt can finish. A plan that repeats recorded
-    checkpoints takes their versions from `recorded`, by uid; for any other table the parent's version stays.
-
-    Raises:
-        DeclarationError: the table does not fit its declaration.
-        NotFoundError: the table does not exist.
-        DataLostError: the table was rolled back or replaced, and the request does not accept that.
-        StateOverflowError: the table has more than `max_keys` rows.
-        StoreError: the table cannot be read.
-    """
-    found = PlannedCopies()
-    schemas = pipeline.schemas()
-    for uid, broadcast in pipeline.tables.items():
-        if tables is None:
-            raise UsageError(f"{uid}: no access to foreign tables", next="this is a defect of Tidemark: report it.")
-        before = _before(uid, parent)
-        now = None if recorded is None else recorded.get(uid, before)
-        if now is None:
-            now = _newest(broadcast, tables, None if request.accept_loss else before)
-        old = parent.schemas.get(uid)
-        is_held = old is not None and old.fingerprint == schemas[uid].fingerprint and before == now
-        if not is_held:
-            tables.rows(broadcast, now)
-        found = PlannedCopies(
-            versions={**found.versions, uid: now.version},
-            ids={**found.ids, uid: now.id},
-            copies=found.copies if is_held else (*found.copies, uid),
-        )
-    return found
-
-
-def _newest(broadcast: Broadcast, tables: ForeignTables, before: TableVersion | None) -> TableVersion:
-    now = tables.newest(broadcast)
-    if before is not None:
-        _refuse_older(broadcast.uid, before, now)
-    return now
-
-
-def _before(uid: str, parent: Parent) -> TableVersion | None:
-    if uid not in parent.broadcast_versions:
-        return None
-    return TableVersion(id=parent.broadcast_ids[uid], version=parent.broadcast_versions[uid])
-
-
-def _refuse_older(uid: str, before: TableVersion, now: TableVersion) -> None:
-    if before.id != now.id:
-        what = f"was replaced: its id was {before.id}, now it is {now.id}"
-    elif now.version < before.version:
-        what = f"was rolled back: version {before.version} was copied, the newest is {now.version}"
-    else:
-        return
-    raise DataLostError(
-        f"data lost: the table of broadcast state {uid} {what}",
-        safe=_SAFE,
-        next="restore the table; to continue with the current one, repeat with --accept-loss.",
-    )
-
 
 # A clock that is far ahead must not set logical time: logical time never decreases on a timeline, and it expires state.
 LEAP = timedelta(days=90)
@@ -270,7 +192,7 @@ class Planner:
             refuse_leap(pipeline.name, logical_ms, head, ranges.read, self.log)
         return _Reading(
             ranges=ranges,
-            copied=plan_copies(pipeline, request, parent, self.foreign),
+            copied=self._copies(pipeline, request, parent),
             logical_time_ms=logical_ms,
             watermark_ms=parent.watermark_ms,
             watermarks=parent.watermarks,
@@ -283,13 +205,24 @@ class Planner:
         ranges = recorded_ranges(pipeline, step, parent, self.log)
         return _Reading(
             ranges=ranges,
-            copied=plan_copies(pipeline, request, parent, self.foreign, step.versions),
+            copied=self._copies(pipeline, request, parent, step.versions),
             logical_time_ms=step.last.logical_time_ms,
             watermark_ms=step.first.watermark_ms,
             watermarks={tp: at for tp, at in step.first.watermarks.items() if tp in ranges.ranges},
             interval=step.interval,
             repeats=step,
         )
+
+    def _copies(
+        self,
+        pipeline: Pipeline,
+        request: PlanRequest,
+        parent: Parent,
+        recorded: Mapping[str, TableVersion] | None = None,
+    ) -> PlannedCopies:
+        if not pipeline.tables:
+            return PlannedCopies()
+        return plan_copies(pipeline, request, parent, self.foreign, recorded)
 
     def _with_redrives(
         self, pipeline: Pipeline, draft: CheckpointPlan, parent: Parent, reading: _Reading
@@ -361,7 +294,14 @@ class Planner:
             run=reading.run,
             reduced_to=reading.reduced_to,
             inputs=pipeline.recorded_inputs,
+            clocks=self._clocks(pipeline, parent, reading),
         )
+
+    def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:
+        if not pipeline.watermarks:
+            return {}
+        recorded = None if reading.repeats is None else reading.repeats.last
+        return plan_clocks(pipeline, parent, reading.ranges, self.log, recorded)
 
     def _compacted_sinks(
         self,

@@ -165,7 +165,8 @@ def refuse_end(to: int | None) -> None:
 def steps(pipeline: Pipeline, recorded: Iterable[CheckpointPlan], max_records: int | None) -> Iterator[RecordedStep]:
     """Groups recorded plans into the steps of a repetition: one plan each, or as many as `max_records` allows.
 
-    A step ends before a checkpoint that changed a broadcast state or had lost records, because the records before such
+    Of a pipeline with a watermark each plan is a step of its own, because its clocks move once per checkpoint. A step
+    ends before a checkpoint that changed a broadcast state or had lost records, because the records before such
     a checkpoint must not see the change; and before one that redrove dead letters, which are found in its parent.
 
     Args:
@@ -291,7 +292,7 @@ def _joins(pipeline: Pipeline, before: Sequence[CheckpointPlan], plan: Checkpoin
     broadcasts = [s for name, s in pipeline.inputs.items() if name not in pipeline.sources]
     changes = any(not r.is_empty and any(s.reads(tp) for s in broadcasts) for tp, r in plan.ranges.items())
     recreated_topic = any(before[-1].topic_ids.get(t, i) != i for t, i in plan.topic_ids.items())
-    if changes or plan.copies or plan.losses or plan.redrives or recreated_topic:
+    if pipeline.watermarks or changes or plan.copies or plan.losses or plan.redrives or recreated_topic:
         return False
     return sum(each.ranges.span for each in (*before, plan)) <= bound
 

@@ -6,8 +6,10 @@ The plan's ranges end where they begin, so every process that executes it writes
 from dataclasses import dataclass, replace
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.clock_rules import kept_clocks
 from tidemark.coordinator.plans.inputs import Parent, PlannedInputs
 from tidemark.coordinator.plans.sink_inputs import planned_outboxes, planned_sinks, timeline_sinks
+from tidemark.coordinator.plans.table_copies import PlannedCopies
 from tidemark.coordinator.records.timelines import Erasures, Head
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval, Slot
@@ -69,8 +71,9 @@ class Idle:
             logical_time_ms=of.logical_time_ms,
             watermark_ms=of.watermark_ms,
             watermarks=of.watermarks,
-            broadcast_versions={uid: of.broadcast_versions[uid] for uid in copied},
-            broadcast_ids={uid: of.broadcast_ids[uid] for uid in copied},
+            clocks=kept_clocks(of.clocks),
+            broadcast_versions=copied.versions,
+            broadcast_ids=copied.ids,
             interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),
             covers=True,
             isolation=of.isolation or pipeline.isolation,
@@ -84,10 +87,14 @@ class Idle:
         )
 
     @property
-    def _copied(self) -> list[str]:
+    def _copied(self) -> PlannedCopies:
         """Broadcast states that are taken over with their version."""
-        there = self.of.states if isinstance(self.of, Export) else self.of.handles
-        return [uid for uid in self.pipeline.tables if uid in self.of.broadcast_versions and uid in there]
+        of = self.of
+        there = of.states if isinstance(of, Export) else of.handles
+        uids = [uid for uid in self.pipeline.tables if uid in of.broadcast_versions and uid in there]
+        return PlannedCopies(
+            versions={uid: of.broadcast_versions[uid] for uid in uids}, ids={uid: of.broadcast_ids[uid] for uid in uids}
+        )
 
 
 def parent_of(genesis: Genesis) -> Parent:

@@ -106,6 +106,7 @@ class Importing:
             logical_time_ms=e.logical_time_ms,
             watermark_ms=e.watermark_ms,
             watermarks=e.watermarks,
+            clocks=e.clocks,
             operator_states=e.operator_states,
         )
 

@@ -15,6 +15,7 @@ from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle, WrittenFile
 from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core.clocks import SourceClock
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.ttl import Now
 
@@ -151,6 +152,7 @@ class BatchFacts:
         unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
         schemas: per registry the ids of schemas by which records were decoded, redriven dead letters too; a replay
             needs them. Ids that the parent lists are taken over (adr/0043), so a record need not name each.
+        clocks: the watermark of each source that declares one (adr/0052).
     """
 
     records: int
@@ -159,6 +161,7 @@ class BatchFacts:
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     unknown_schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
     schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
+    clocks: Mapping[str, SourceClock] = field(default_factory=dict, metadata=ADDED)
 
     @classmethod
     def after(
@@ -176,7 +179,8 @@ class BatchFacts:
         for tp, at in seen.items():
             marks[tp] = max(at, marks.get(tp, at))
         known = [*marks.values()] if plan.watermark_ms is None else [plan.watermark_ms, *marks.values()]
-        return cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
+        found = cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
+        return replace(found, clocks=plan.clocks_after(seen)) if plan.clocks else found
 
 
 class Acknowledgement(Enum):

@@ -8,6 +8,7 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle, current_rows_path
 from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core.clocks import PlannedClock, SourceClock
 from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -115,6 +116,7 @@ class CheckpointPlan:
         requests_seen: number of the newest request for a redrive that it or an ancestor on its timeline has seen.
         inputs: per uid the source or the output that an operator reads, for the graph of a checkpoint; empty if no
             operator is a FlatMap or has several outputs.
+        clocks: the rule of each source that declares a watermark, and its clock after the parent (adr/0052).
     """
 
     pipeline: str
@@ -158,6 +160,7 @@ class CheckpointPlan:
     redrives: tuple[Redrive, ...] = field(default=(), metadata=ADDED)
     requests_seen: int = field(default=0, metadata=ADDED)
     inputs: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
+    clocks: Mapping[str, PlannedClock] = field(default_factory=dict, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -194,6 +197,15 @@ class CheckpointPlan:
         """Returns the ranges of one input without the empty ones: the offsets to read for it."""
         topics = self.sources.get(name, ())
         return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
+
+    def clocks_after(self, read: Mapping[TopicPartition, int]) -> dict[str, SourceClock]:
+        """Returns the clocks after its records; `read` has the greatest event time per partition with good ones."""
+        found = {}
+        for name, clock in self.clocks.items():
+            topics = self.sources.get(name, ())
+            own = [tp for tp in self.ranges if tp.topic in topics]
+            found[name] = clock.after(own, self.logical_time_ms, read)
+        return found
 
     def source_of(self, uid: str) -> str | None:
         """Returns the source whose records reach an operator or an output, directly or through other operators.

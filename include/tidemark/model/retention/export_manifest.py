@@ -10,6 +10,7 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core import canonical
+from tidemark.model.core.clocks import SourceClock
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.schema.registry_schemas import SchemaText
@@ -77,6 +78,7 @@ class Export:
         ranges: ranges of the checkpoint; reading continues at their ends. topic_ids, sources, isolation,
             logical_time_ms, watermarks, broadcast_versions, broadcast_ids, fingerprint: as in its plan.
         watermark_ms: watermark after it.
+        clocks: the clocks after it.
         covered_until_ms: end of the newest interval that it covers.
         exported_at_ms: clock of the writer, for people.
         schemas: all schemas of registries that the warehouse keeps for the pipeline, because the records that follow
@@ -102,6 +104,7 @@ class Export:
     fingerprint: str
     exported_at_ms: int
     schemas: tuple[ExportedSchema, ...] = field(default=(), metadata=ADDED)
+    clocks: Mapping[str, SourceClock] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def files(self) -> Iterator[ExportedFile]:

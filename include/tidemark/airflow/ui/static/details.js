@@ -112,7 +112,7 @@ function Offsets({ data, pipeline }) {
     { title: "End (excluded)", end: true, cell: (r) => count(r.end) },
     { title: "Offsets", end: true, cell: (r) => count(r.end - r.start) },
     { title: "Lag", end: true, cell: (r) => count(r.pending) },
-    { title: "Watermark (UTC)", cell: (r) => when(r.watermark) },
+    { title: "Greatest event time (UTC)", cell: (r) => when(r.watermark) },
     { title: "Topic id", cell: (r) => h(Name, { mono: true, most: "12rem" }, r.topic_id || "–") },
     { title: "Records", cell: (r) => r.end > r.start && h(C.Button, { size: "2xs", variant: "outline",
       "aria-expanded": open === r.partition, "aria-label": `Records of ${r.partition}`,
@@ -139,6 +139,11 @@ function Gate({ data }) {
     keyOf: (e) => `${e.frame} ${e.type} ${e.detail}` });
 }
 
+function watermarksOf(sources) {
+  return Object.fromEntries(Object.entries(sources).map(([name, at]) => [`Watermark of ${name}`,
+    `${at.watermark ? when(at.watermark) : "none yet"}${at.idle ? ", idle" : ""}`]));
+}
+
 function AllFacts({ data }) {
   return h(Facts, { facts: {
     Slot: data.slot,
@@ -146,7 +151,8 @@ function AllFacts({ data }) {
     Attempt: data.attempt,
     "Data interval": data.interval && `${when(data.interval.start)} to ${when(data.interval.end)}`,
     "Logical time": when(data.logical_time),
-    Watermark: when(data.watermark),
+    "Greatest event time": when(data.watermark),
+    ...watermarksOf(data.source_watermarks),
     "Sealed at": when(data.latest_ack_timestamp),
     "End to end": data.latest_ack_timestamp ? duration(data.end_to_end_duration) : null,
     Work: data.latest_ack_timestamp ? duration(data.work_duration) : null,
