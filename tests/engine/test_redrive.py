@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.redrive.asking import ask, rows_of
 from tests.redrive.redrive_walk import Lenient, Strict, Sums
 from tests.support.spark import SparkPipeline, TwinPipeline
-from tidemark import Fold, KafkaSource, Pipeline, Process, state
+from tidemark import Fold, KafkaSource, Pipeline, Process, Watermark, state
 from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.erasure import BlockedKey
@@ -110,6 +110,7 @@ class Pair:
             assert self.both[0].state(uid, twin) == self.both[1].state(uid, spark)
             assert self.both[0].letters(uid, twin) == self.both[1].letters(uid, spark)
         assert twin.sealed.facts == spark.sealed.facts
+        assert set(spark.sealed.facts.clocks) == set(spark.plan.clocks)
         assert twin.sealed.rejected == spark.sealed.rejected
         assert twin.plan.redrives == spark.plan.redrives
         return spark
@@ -125,7 +126,7 @@ class Pair:
 def _folds(record: type, **more: Any) -> Pipeline:
     return Pipeline(
         name="sums",
-        source=KafkaSource("payments", record),
+        source=KafkaSource("payments", record, watermark=Watermark(delay="1s")),
         operators=[
             Fold("sums", key_by="account", state=Sums),
             Fold("listed", key_by="account", state=Listed, deletes=True),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tidemark import Broadcast, Fold, KafkaSource, Pipeline, Process, formats, state
+from tidemark import Broadcast, Fold, KafkaSource, Pipeline, Process, Watermark, formats, state
 from tidemark.formats import debezium
 from tidemark.testing import Record
 
@@ -63,7 +63,7 @@ def pipeline(topic: str = "shop.public.items", *, inner: formats.RecordFormat | 
     its_format = formats.Debezium() if inner is None else formats.Debezium(inner=inner)
     return Pipeline(
         name="items",
-        source=KafkaSource(topic, Item, event_time="at", format=its_format),
+        source=KafkaSource(topic, Item, event_time="at", format=its_format, watermark=Watermark(delay="1s")),
         operators=[
             Fold("copy", key_by=("id", "region"), state=Copy, deletes=True),
             Fold("seen", key_by=("region", "id"), state=Copy),

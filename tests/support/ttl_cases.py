@@ -108,11 +108,12 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class TtlCase:
-    """A declaration and the batches that it reads."""
+    """A declaration, the batches that it reads, and whether event times end at logical time, as in plans since 0.2."""
 
     pipeline: Pipeline
     kinds: Mapping[str, str]
     batches: tuple[Batch, ...]
+    capped: bool = False
 
     @property
     def schema(self) -> OperatorSchema:
@@ -124,7 +125,8 @@ class TtlCase:
         one = replay(self.pipeline, [[], BARRIER]).checkpoints[0].plan
         for batch in self.batches:
             watermark, logical = batch.watermark_ms, batch.logical_time_ms
-            yield replace(one, id=batch.number, watermark_ms=watermark, logical_time_ms=logical), batch
+            plan = replace(one, id=batch.number, watermark_ms=watermark, logical_time_ms=logical)
+            yield replace(plan, caps_event_time=self.capped), batch
 
 
 def records(batch: Batch) -> list[Decoded | Deleted]:
@@ -180,13 +182,17 @@ def case(seed: int, *, batches: int = 6, most: int = 5) -> TtlCase:
         source=KafkaSource("t", Reading, event_time="at"),
         operators=[Fold("folded", key_by="key", state=kept, deletes=deletes)],
     )
-    return TtlCase(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes)))
+    capped = chance.random() < 0.5
+    return TtlCase(pipeline, kinds, tuple(random_batches(chance, batches, most, deletes, capped)), capped)
 
 
-def random_batches(chance: random.Random, batches: int, most: int, deletes: bool) -> Iterator[Batch]:
+def random_batches(
+    chance: random.Random, batches: int, most: int, deletes: bool, capped: bool = False
+) -> Iterator[Batch]:
     """Random batches of successive checkpoints, with their clocks."""
     keys, busy = KEYS[: chance.randrange(1, 4)], chance.choice([1, 2, most])
-    now, logical, offsets, watermark = START_MS, START_MS + 1000, [0, 0], None
+    now, offsets, watermark = START_MS, [0, 0], None
+    logical = START_MS + (chance.choice([-2, 3, 20, 1000]) if capped else 1000)
     for number in range(1, chance.randrange(1, batches + 1) + 1):
         events, before = [], watermark
         for _ in range(chance.randrange(busy + 1)):
@@ -198,7 +204,8 @@ def random_batches(chance: random.Random, batches: int, most: int, deletes: bool
                 n = chance.choice([None, *range(-3, 4)])
                 price = chance.choice([None, Decimal("0.10"), Decimal("-2.50"), Decimal("3.00")])
                 values = {"key": "", "at": _time(at), "n": n, "price": price}
-                watermark = at if watermark is None else max(watermark, at)
+                seen = min(at, logical) if capped else at
+                watermark = seen if watermark is None else max(watermark, seen)
             else:
                 at += chance.choice([-50, 0, 50])
             key = chance.choice(keys)
@@ -221,7 +228,7 @@ class Access:
     event: Event
 
 
-def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str) -> list[Access]:
+def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str, *, capped: bool) -> list[Access]:
     """All accesses of a key after its last delete."""
     found: list[Access] = []
     for batch in batches:
@@ -232,7 +239,8 @@ def accesses(schema: OperatorSchema, batches: Sequence[Batch], key: str) -> list
         for e in mine:
             at = batch.logical_time_ms
             if schema.clock == "event_time":
-                at = e.event_ms if batch.watermark_ms is None else max(e.event_ms, batch.watermark_ms)
+                at = min(e.event_ms, batch.logical_time_ms) if capped else e.event_ms
+                at = at if batch.watermark_ms is None else max(at, batch.watermark_ms)
             found.append(Access(batch.number, at, e))
     return sorted(found, key=lambda a: (a.batch, a.at))
 
@@ -243,7 +251,7 @@ def expected(made: TtlCase, through: int) -> dict[tuple[str], dict[str, Any]]:
     now = batches[-1].now.of(schema.clock)
     found = {}
     for key in KEYS:
-        history = accesses(schema, batches, key)
+        history = accesses(schema, batches, key, capped=made.capped)
         if not history:
             continue
         values, present = {}, False

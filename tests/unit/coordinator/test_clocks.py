@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.support.bank import ASK, P0, BankPipeline
+from tests.unit.coordinator.test_backfill import backfill, repeat
 from tidemark import Fold, KafkaSource, Pipeline, state
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.coordinator.plans.replay_ranges import steps
+from tidemark.model.checkpoint.manifest import BatchFacts, Checkpoint
 from tidemark.model.core.ttl import Clock, Now
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.memory import ManualClock
@@ -98,3 +100,42 @@ def test_on_logical_time_the_end_of_the_interval_counts_and_event_time_does_not(
     assert made.state("users") == {("ann",): (1,)}
     made.complete(until(23))
     assert made.state("users") == {}
+
+
+def test_a_record_ahead_of_logical_time_expires_nobody() -> None:
+    made = bank("event_time", 1)
+    visits(made, 1, "ann")
+    made.complete(until(2))
+    visits(made, 2 + 20, "bob")
+    ahead = made.complete(until(3))
+    assert made.state("users") == {("ann",): (1,), ("bob",): (1,)}
+    assert ahead.now.event_time_ms == DAY_MS + 3 * HOUR_MS
+    made.complete(until(4))
+    assert made.state("users") == {("ann",): (1,), ("bob",): (1,)}, "bob counts as of hour 3, not of hour 22"
+    visits(made, 5, "cy")
+    made.complete(until(5))
+    assert made.state("users") == {("bob",): (1,), ("cy",): (1,)}
+    visits(made, 6, "cy")
+    made.complete(until(6))
+    assert made.state("users") == {("cy",): (2,)}
+
+
+def test_a_repetition_keeps_the_rule_of_the_plan_that_it_repeats() -> None:
+    made = bank("event_time", 1)
+    visits(made, 1, "ann")
+    first = made.complete(until(2))
+    visits(made, 22, "bob")
+    second = made.complete(until(3))
+    old = replace(second.plan, caps_event_time=False)
+    assert BatchFacts.after(old, records=1, size=1, seen={P0: DAY_MS + 22 * HOUR_MS}).watermark_ms == (
+        DAY_MS + 22 * HOUR_MS
+    )
+    assert (old.access_ms(DAY_MS + 22 * HOUR_MS), second.plan.access_ms(DAY_MS + 22 * HOUR_MS)) == (
+        DAY_MS + 22 * HOUR_MS,
+        DAY_MS + 3 * HOUR_MS,
+    )
+    assert second.plan.access_ms(0) == DAY_MS + HOUR_MS
+    assert [len(s.plans) for s in steps(made.pipeline, [second.plan, replace(second.plan, id=9)], 100)] == [2]
+    assert [len(s.plans) for s in steps(made.pipeline, [old, replace(second.plan, id=9)], 100)] == [1, 1]
+    (again,) = repeat(made, backfill(made, first))
+    assert again.plan.caps_event_time

@@ -295,6 +295,7 @@ class Planner:
             reduced_to=reading.reduced_to,
             inputs=pipeline.recorded_inputs,
             clocks=self._clocks(pipeline, parent, reading),
+            caps_event_time=reading.repeats is None or reading.repeats.first.caps_event_time,
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:

@@ -72,6 +72,7 @@ class Idle:
             watermark_ms=of.watermark_ms,
             watermarks=of.watermarks,
             clocks=kept_clocks(of.clocks),
+            caps_event_time=True,
             broadcast_versions=copied.versions,
             broadcast_ids=copied.ids,
             interval=None if covered is None else Interval(start_ms=covered, end_ms=covered),

@@ -349,6 +349,8 @@ def access_sql(schema: OperatorSchema, plan: CheckpointPlan) -> str:
         if schema.deletes
         else "unix_millis(event_time)"
     )
+    if plan.caps_event_time:
+        at = f"least({at}, {as_argument(plan.logical_time_ms, 'offset')})"
     return at if plan.watermark_ms is None else f"greatest({at}, {as_argument(plan.watermark_ms, 'offset')})"
 
 

@@ -146,7 +146,8 @@ class BatchFacts:
 
     Attributes:
         records: records read, whether decodable or not.
-        watermark_ms: greatest event time up to and including this batch; None = no event time yet.
+        watermark_ms: greatest event time up to and including this batch; None = no event time yet. One that is ahead of
+            its checkpoint's logical time counts as that.
         bytes: key and value bytes read.
         watermarks: greatest event time so far per partition of the pipeline's sources.
         unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
@@ -176,11 +177,12 @@ class BatchFacts:
             seen: greatest event time of the batch per partition that has a good record.
         """
         marks = dict(plan.watermarks)
-        for tp, at in seen.items():
+        for tp, found in seen.items():
+            at = min(found, plan.logical_time_ms) if plan.caps_event_time else found
             marks[tp] = max(at, marks.get(tp, at))
         known = [*marks.values()] if plan.watermark_ms is None else [plan.watermark_ms, *marks.values()]
-        found = cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
-        return replace(found, clocks=plan.clocks_after(seen)) if plan.clocks else found
+        facts = cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
+        return replace(facts, clocks=plan.clocks_after(seen)) if plan.clocks else facts
 
 
 class Acknowledgement(Enum):

@@ -117,6 +117,8 @@ class CheckpointPlan:
         inputs: per uid the source or the output that an operator reads, for the graph of a checkpoint; empty if no
             operator is a FlatMap or has several outputs.
         clocks: the rule of each source that declares a watermark, and its clock after the parent (adr/0052).
+        caps_event_time: whether an event time ahead of the logical time counts as that for accesses of state and for
+            the watermark (adr/0053); not in plans of release 0.1.
     """
 
     pipeline: str
@@ -161,6 +163,7 @@ class CheckpointPlan:
     requests_seen: int = field(default=0, metadata=ADDED)
     inputs: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     clocks: Mapping[str, PlannedClock] = field(default_factory=dict, metadata=ADDED)
+    caps_event_time: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -188,6 +191,11 @@ class CheckpointPlan:
     def rows_at_most(self) -> int | None:
         """Upper bound of the records; None = unknown, because a table is copied."""
         return None if self.copies else self.ranges.span + sum(redrive.count for redrive in self.redrives)
+
+    def access_ms(self, event_time_ms: int) -> int:
+        """Returns when a record accesses state that expires by event time: never before the watermark of the plan."""
+        at = min(event_time_ms, self.logical_time_ms) if self.caps_event_time else event_time_ms
+        return at if self.watermark_ms is None else max(at, self.watermark_ms)
 
     def redrive_of(self, uid: str) -> Redrive | None:
         """Returns the dead letters that an operator gets again; None if there are none."""

@@ -1,7 +1,8 @@
 """Time to live of state: the five options of Flink's StateTtlConfig, on a clock that is part of the plan.
 
 On event time, the access time of a record is the later of its event time and the watermark at the start of its batch,
-so it never decreases over checkpoints, and "now" is the watermark after the batch. On logical time, both are the
+so it never decreases over checkpoints, and "now" is the watermark after the batch. An event time ahead of the logical
+time counts as that, so no record expires the state of others before its time (adr/0053). On logical time, both are the
 logical time of the checkpoint. Neither reads a wall clock, so a replay expires the same rows.
 """
 

@@ -160,8 +160,7 @@ def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: Checkpoin
     """Returns when a record accesses its key's state, in milliseconds on the operator's clock (`model.ttl`)."""
     if schema.clock == "logical_time":
         return plan.logical_time_ms
-    at = (record.event_time - _EPOCH) // timedelta(milliseconds=1)
-    return at if plan.watermark_ms is None else max(at, plan.watermark_ms)
+    return plan.access_ms((record.event_time - _EPOCH) // timedelta(milliseconds=1))
 
 
 def _row(
