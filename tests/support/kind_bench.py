@@ -114,7 +114,7 @@ class KindBench:
     def fold(self, records: Sequence[Decoded]) -> None:
         """Folds records into the run of a new checkpoint."""
         self.checkpoint += 1
-        plan: Any = SimpleNamespace(id=self.checkpoint, watermark_ms=None, logical_time_ms=0)
+        plan: Any = SimpleNamespace(id=self.checkpoint, access_ms=lambda at: at, logical_time_ms=0)
         self.levels.append(fold(self.case.schema, records, plan, Now()))
 
     def compact(self, first: int, end: int) -> None:
