@@ -14,7 +14,7 @@ from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
 from tests.support.readings import plan_of
 from tidemark.errors import StateOverflowError
 from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.schema.operator_schema import key_group
+from tidemark.model.schema.key_groups import key_group
 from tidemark.readers.state_reader import read_state
 from tidemark.testing.twin.memory import MemoryCompute, MemoryLog, MemoryTables
 from tidemark.testing.twin.merge import resolve_rows

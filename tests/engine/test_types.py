@@ -19,7 +19,7 @@ from tidemark import Fold, KafkaSource, Pipeline, Process, state
 from tidemark.engine.process.arrow_values import arrow_type
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.portable_sql.dialects import SPARK
-from tidemark.model.schema.operator_schema import key_group
+from tidemark.model.schema.key_groups import key_group
 from tidemark.readers.state_reader import files_of
 from tidemark.sinks import DeltaSink
 from tidemark.sql.type_conversion import converted_sql, converted_value

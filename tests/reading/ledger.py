@@ -22,7 +22,8 @@ from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle, WrittenFile
 from tidemark.model.checkpoint.store_objects import CompactionRecord
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.compaction import LevelPolicy, due, groups_of
 from tidemark.readers.state_reader import files_of
 from tidemark.tables.delta_tables import arrow_schema

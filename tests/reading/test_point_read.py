@@ -7,7 +7,7 @@ import pytest
 
 from tests.reading.ledger import UID, Ledger
 from tidemark.errors import StoreError
-from tidemark.model.schema.operator_schema import key_group
+from tidemark.model.schema.key_groups import key_group
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.state_reader import read_state
 

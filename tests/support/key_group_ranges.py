@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.ttl import Now
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group_ranges
+from tidemark.model.schema.key_groups import key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.readers.state_reader import range_reader
 from tidemark.sql.resolve import empty_columns
 from tidemark.storage.local_store import Root

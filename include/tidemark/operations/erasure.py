@@ -17,7 +17,8 @@ from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.core.names import operator_of
 from tidemark.model.core.types import KEY_KINDS, column_type
 from tidemark.model.retention.erasure import keyed_by
-from tidemark.model.schema.operator_schema import OperatorSchema, key_text, typed_key
+from tidemark.model.schema.key_groups import key_text, typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group, key_text
+from tidemark.model.schema.key_groups import key_group, key_text
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.emitted_rows import RowEncoder

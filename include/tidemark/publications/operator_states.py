@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import key_columns
-from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports.publishing import Columns, Difference, StatePart
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.diff_candidates import Search, Side

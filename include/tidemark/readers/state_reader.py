@@ -17,7 +17,8 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
-from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group, key_group_ranges
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import (

@@ -14,7 +14,8 @@ from deltalake.exceptions import DeltaError
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.sql.initial_state import given_columns, stored_sql
 from tidemark.storage.parquet_folder import ParquetFolder

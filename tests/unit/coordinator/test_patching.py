@@ -15,7 +15,8 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.store_objects import Failure, JobEnd, JobRecord
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
-from tidemark.model.schema.operator_schema import key_group, run_columns
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import run_columns
 from tidemark.testing.twin.memory import MemoryCompute
 
 STEPS = ("genesis", "ids", "patch.files", "patch.commit", "patch.record", "queries", "plan", "attempt")

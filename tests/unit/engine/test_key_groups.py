@@ -7,7 +7,7 @@ import pytest
 from tests.support.readings import pipeline
 from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges, key_text, typed_key
 from tidemark.tables.delta_tables import parse_type
 
 

@@ -23,7 +23,8 @@ from tidemark.model.retention.publication_records import (
     PublicationMode,
     Replaceable,
 )
-from tidemark.model.schema.operator_schema import OperatorSchema, typed_key
+from tidemark.model.schema.key_groups import typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import PutOutcome
 from tidemark.ports.publishing import Difference, PublicationTarget, Published, PublishedStates, Step
 

@@ -16,7 +16,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis, IdRecord, JobRecord, StopRecord
 from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord, keyed_by
-from tidemark.model.schema.operator_schema import typed_key
+from tidemark.model.schema.key_groups import typed_key
 from tidemark.ports import PutOutcome, StepListener, WriteIds
 from tidemark.sql.resolve import stored_texts
 

@@ -50,7 +50,8 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.process_records import Output

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.session.parallelism import parallelism_of
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group_sql
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:

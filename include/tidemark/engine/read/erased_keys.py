@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.read.frames import key_sql
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.operator_schema import OperatorSchema, key_text
+from tidemark.model.schema.key_groups import key_text
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Column | None:

@@ -21,7 +21,8 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.portable_sql.record_expression import RecordExpression
-from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group_sql, run_columns
+from tidemark.model.schema.key_groups import key_group_sql
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
 
 # Records without a value delete the key in their message key; no Python code runs per record.
 #

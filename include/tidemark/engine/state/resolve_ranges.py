@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.engine.process.subtasks import parallelism
 from tidemark.model.kinds.base.sql import quote, spark
-from tidemark.model.schema.operator_schema import KeyGroupRange, OperatorSchema, key_group_ranges
+from tidemark.model.schema.key_groups import KeyGroupRange, key_group_ranges
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.sql.resolve import empty_columns
 
 RangeReader = Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.schema.operator_schema import key_group
+from tidemark.model.schema.key_groups import key_group
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,8 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.types import column_type
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, key_group
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

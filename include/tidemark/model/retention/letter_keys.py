@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tidemark.model.schema.operator_schema import key_text
+from tidemark.model.schema.key_groups import key_text
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile("[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{6})?")

@@ -19,7 +19,8 @@ from tidemark.model.kinds.base.python import OfKey, Overflow
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
 from tidemark.model.portable_sql.dialects import DUCKDB
-from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, key_group
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
 if TYPE_CHECKING:
     from tidemark.readers.duckdb_session import QueryRunner

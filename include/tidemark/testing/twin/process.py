@@ -13,7 +13,8 @@ from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.offsets import Path
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.operator_schema import OperatorSchema, key_group, run_columns
+from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
