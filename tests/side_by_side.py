@@ -61,7 +61,7 @@ LONG = (
     ["tests/airflow/test_long_backfill.py"],
     ["tests/deliveries"],
 )
-"""Tests that try a thousand crash states and tens of thousands of schedules, and tests of copies between stores."""
+"""Tests that try a thousand crash states and thousands of schedules, and tests of copies between stores."""
 MORE = "--more"
 COMMAND = [sys.executable, "-m", "pytest", "--durations=25"]
 BESIDE = [*COMMAND, "-q", "-p", "no:cacheprovider"]

@@ -8,7 +8,7 @@ from tests.retention.races import explore, prepare, repro
 from tests.retention.retention_bugs import BUGS
 from tests.support.bug_finds import violations
 
-SCHEDULES = int(os.environ.get("TIDEMARK_TEST_RACES", "10000"))
+SCHEDULES = int(os.environ.get("TIDEMARK_TEST_RACES", "6000"))
 CHUNKS = 8
 ENOUGH = 2000
 """Schedules in which every planted bug is found; most take a handful."""

@@ -1,4 +1,4 @@
-"""The protocol holds over tens of thousands of schedules, and the simulation finds what is planted.
+"""The protocol holds over twelve thousand schedules, and the simulation finds what is planted.
 
 `TIDEMARK_TEST_SCHEDULES` sets how many, `TIDEMARK_TEST_SEED` where they begin; a failure prints its seed
 and how to repeat it.
@@ -13,7 +13,7 @@ from tests.simulation.explore import explore, first_violation, repro
 from tests.support.interleaving import Scheduler
 from tests.support.simulation_bugs import BUGS
 
-SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "20000"))
+SCHEDULES = int(os.environ.get("TIDEMARK_TEST_SCHEDULES", "12000"))
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "0"))
 CHUNKS = 8
 WITHIN = 12_000
