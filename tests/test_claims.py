@@ -3,19 +3,15 @@
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
-from tidemark import Fold, KafkaSource, Pipeline, Process, state
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Tumbling, state
 from tidemark.cli import state_diff
 from tidemark.engine.session.parallelism import FEWEST, MANY, READ_TASK
 from tidemark.engine.session.session import SparkSettings
 from tidemark.engine.write.parquet_writer import files_for
-from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.settings import Settings
 from tidemark.testing import BARRIER, replay
@@ -76,24 +72,10 @@ def test_a_dead_letter_changes_no_state_of_its_operator_and_leaves_the_other_one
 
 @dataclass(frozen=True)
 class Visit:
-    """A record with a time and no field for its hour."""
+    """A record with a time."""
 
     shop: str
     at: datetime
-
-
-@dataclass(frozen=True)
-class HourlyVisit:
-    """A `Visit` with a field for its hour."""
-
-    shop: str
-    hour: datetime
-
-
-class Nothing(state.Keyed):
-    """A state for a function that only adds a field."""
-
-    seen: bool = state.value(False)
 
 
 class Visits(state.Keyed):
@@ -102,32 +84,18 @@ class Visits(state.Keyed):
     visits: int = state.count()
 
 
-def add_hour(shop: str, visits: Iterator[Visit], kept: Nothing) -> Iterator[HourlyVisit]:
-    """Adds the hour to each visit."""
-    for visit in visits:
-        yield HourlyVisit(shop, visit.at.replace(minute=0))
-
-
-def test_an_hour_in_the_key_is_a_field_that_a_process_may_add_and_is_never_over() -> None:
-    assert "`key_by` names fields and computes none" in GUARANTEES
-    hourly = Fold("hours", key_by=("shop", "hour"), state=Visits)
-    with pytest.raises(DeclarationError, match="hour"):
-        Pipeline(name="visits", source=KafkaSource("visits", Visit, event_time="at"), operators=[hourly])
+def test_a_window_closes_once_and_a_late_record_changes_nothing() -> None:
+    assert "that close once, at a checkpoint, and no timers yet" in GUARANTEES
+    hours = Fold("hours", key_by="shop", state=Visits, window=Tumbling("1h"), sink=DeltaSink("hours"))
     pipeline = Pipeline(
-        name="visits",
-        source=KafkaSource("visits", Visit, event_time="at"),
-        operators=[
-            Process("stamp", key_by="shop", state=Nothing, function=add_hour, emits=HourlyVisit),
-            Fold("hours", key_by=("shop", "hour"), state=Visits, input="stamp"),
-        ],
+        name="visits", source=KafkaSource("visits", Visit, event_time="at"), operators=[hours], max_dead_letters=0.0
     )
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
     late = Visit("a", noon + timedelta(minutes=59))
     done = replay(pipeline, [[Visit("a", noon), Visit("a", noon + timedelta(hours=3))], BARRIER, [late], BARRIER])
-    assert {key: value.visits for key, value in done.state("hours").items()} == {
-        ("a", noon): 2,
-        ("a", noon + timedelta(hours=3)): 1,
-    }
+    (closed,) = done.emitted("hours")
+    assert (closed["shop"], closed["window_start"], closed["visits"]) == ("a", noon, 1)
+    assert [start for _, start, _ in done.state("hours")] == [noon + timedelta(hours=3)]
 
 
 def test_the_cost_of_each_form_of_a_diff_is_what_was_measured() -> None:

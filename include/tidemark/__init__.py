@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.declare.watermark import Watermark
+    from tidemark.declare.windows import Tumbling
     from tidemark.errors import TidemarkError
     from tidemark.reading import read_sink, read_state
     from tidemark.sinks import ConsoleSink, DeltaSink, KafkaSink
@@ -33,6 +34,7 @@ __all__ = [
     "Retention",
     "TidemarkError",
     "TopicPattern",
+    "Tumbling",
     "Warehouse",
     "Watermark",
     "formats",
@@ -58,6 +60,7 @@ _HOMES = {
     "Retention": "tidemark.declare.retention",
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.declare.sources",
+    "Tumbling": "tidemark.declare.windows",
     "Warehouse": "tidemark.api",
     "Watermark": "tidemark.declare.watermark",
     "open": "tidemark.api",

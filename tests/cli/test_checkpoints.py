@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 UNTIL = START + timedelta(hours=12)
 FACTS = {
     "id", "pipeline", "timeline", "sequence", "attempt", "parent", "interval_start", "interval_end", "logical_time",
-    "covered_until", "ranges", "watermark", "watermarks", "source_watermarks", "records", "dead_letters", "filtered",
+    "covered_until", "ranges", "watermark", "watermarks", "source_watermarks", "frontiers", "records",
+    "dead_letters", "filtered",
     "broadcast_versions",
     "keys", "emitted", "sinks",
     "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind", "pending_records",

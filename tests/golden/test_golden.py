@@ -58,7 +58,7 @@ def test_the_text_that_is_stored_today_answers_as_then(release: Path, settings: 
     context, right = open_context(settings), _answers(release)
     for checkpoint in reads.list_checkpoints(context, PIPELINE):
         for uid, schema in checkpoint.plan.schemas.items():
-            query = bind_clocks(stored_texts(schema)["duckdb"], checkpoint.now, DUCKDB)
+            query = bind_clocks(stored_texts(schema)["duckdb"], uid, checkpoint.now, DUCKDB)
             with duckdb.connect() as connection:
                 connection.execute("SET TimeZone = 'UTC'")
                 text = duckdb_query(str(settings.warehouse), checkpoint, uid, query)

@@ -11,7 +11,7 @@ from tidemark import Watermark
 from tidemark.declare.watermark import as_duration
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.codec import from_json, to_json
-from tidemark.model.core.clocks import PlannedClock, SourceClock, WatermarkRule
+from tidemark.model.core.clocks import EventTimeClock, PlannedClock, WatermarkRule
 from tidemark.model.core.offsets import TopicPartition
 
 PARTS = tuple(TopicPartition("t", n) for n in range(3))
@@ -66,14 +66,14 @@ def brute_force(rule: WatermarkRule, history: list[Batch]) -> int | None:
     return max(allowed, default=None)
 
 
-def folded(rule: WatermarkRule, history: list[Batch]) -> list[SourceClock]:
+def folded(rule: WatermarkRule, history: list[Batch]) -> list[EventTimeClock]:
     """The clock after each checkpoint, written and read again as plans and manifests are."""
-    found = [SourceClock()]
+    found = [EventTimeClock()]
     for batch in history:
         planned = PlannedClock(rule=rule, before=found[-1], cut=tuple(batch.cut))
         planned = from_json(PlannedClock, to_json(planned), "plan")
         made = planned.after(PARTS, batch.logical, {tp: max(ts) for tp, ts in batch.times.items()})
-        found.append(from_json(SourceClock, to_json(made), "manifest"))
+        found.append(from_json(EventTimeClock, to_json(made), "manifest"))
     return found[1:]
 
 
@@ -96,23 +96,23 @@ def test_it_never_falls_and_never_passes_logical_time(rule: WatermarkRule, histo
 def test_a_source_is_idle_if_no_partition_has_a_say() -> None:
     rule = WatermarkRule(delay_ms=0, idle_after_ms=10, combine="min")
 
-    def after(clock: SourceClock, logical: int, cut: tuple[TopicPartition, ...] = ()) -> SourceClock:
+    def after(clock: EventTimeClock, logical: int, cut: tuple[TopicPartition, ...] = ()) -> EventTimeClock:
         return clock.after(rule, partitions=PARTS, cut=cut, logical_ms=logical, read={})
 
-    fresh = SourceClock().after(rule, partitions=PARTS, cut=(), logical_ms=5, read={PARTS[0]: 3})
+    fresh = EventTimeClock().after(rule, partitions=PARTS, cut=(), logical_ms=5, read={PARTS[0]: 3})
     assert (fresh.is_idle, after(fresh, 14).is_idle, after(fresh, 15).is_idle) == (False, False, True)
     assert not after(fresh, 15, cut=(PARTS[0],)).is_idle
     assert after(fresh, 15).watermark_ms == 3
 
 
 def test_a_checkpoint_without_a_rule_moves_no_clock() -> None:
-    before = SourceClock(watermark_ms=4, seen={PARTS[0]: 4}, moved={PARTS[0]: 4}, is_idle=False)
+    before = EventTimeClock(watermark_ms=4, seen={PARTS[0]: 4}, moved={PARTS[0]: 4}, is_idle=False)
     assert PlannedClock(before=before).after(PARTS, 10**9, {PARTS[0]: 9}) == before
 
 
 def test_parked_partitions_have_no_say() -> None:
     rule = WatermarkRule(delay_ms=0, idle_after_ms=None, combine="min")
-    before = SourceClock(seen={PARTS[1]: 5}, moved={PARTS[1]: 5})
+    before = EventTimeClock(seen={PARTS[1]: 5}, moved={PARTS[1]: 5})
     planned = PlannedClock(rule=rule, before=before, parked=(PARTS[0],))
     assert planned.after(PARTS[:2], 9, {}).watermark_ms == 5
 

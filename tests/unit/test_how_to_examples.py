@@ -17,6 +17,7 @@ PAGES = (
     "evolve-state",
     "expire-state",
     "filter-and-reshape",
+    "windows",
     "keep-state-with-process",
     "quality-gate",
     "read-a-debezium-topic",

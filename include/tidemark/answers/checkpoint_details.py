@@ -141,7 +141,10 @@ class StateLayers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDetails:
-    """The acknowledgement of an operator, and the layout of its state on disk; timings in milliseconds."""
+    """The acknowledgement of an operator, and the layout of its state on disk; timings in milliseconds.
+
+    `frontier` is null without windows; `late` counts the dead letters whose window had closed.
+    """
 
     uid: str
     kind: str
@@ -157,6 +160,8 @@ class OperatorDetails:
     applied: int
     filtered: int
     dead_lettered: int
+    late: int
+    frontier: str | None
     dead_letter_rows: int
     emitted: int
     sink: SinkSegments | None

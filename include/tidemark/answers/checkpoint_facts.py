@@ -61,7 +61,8 @@ class CheckpointFacts:
         id: as in `chk-17`; `parent` likewise.
         pending_records: offsets that the log held beyond the ranges when the checkpoint was planned.
         watermark: greatest event time over all partitions, by which state expires; `watermarks` has one for each.
-        source_watermarks: of each source that declares one, by name.
+        source_watermarks: of each source that has one, by name.
+        frontiers: of each operator with windows: those that end there or before are closed.
         broadcast_versions: versions of the tables that broadcast states copy.
         dead_letters, filtered, keys: per operator.
         emitted: records, per process.
@@ -87,6 +88,7 @@ class CheckpointFacts:
     watermark: str | None
     watermarks: Mapping[str, str]
     source_watermarks: Mapping[str, SourceWatermark]
+    frontiers: Mapping[str, str]
     broadcast_versions: Mapping[str, int]
     records: int
     dead_letters: Mapping[str, int]
@@ -169,6 +171,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         watermark=iso_or_none(sealed.facts.watermark_ms),
         watermarks={str(tp): iso(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
         source_watermarks=source_watermarks(checkpoint),
+        frontiers={uid: iso(ms) for uid, ms in checkpoint.now.frontiers.items()},
         broadcast_versions=plan.broadcast_versions,
         records=sealed.facts.records,
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},
@@ -195,7 +198,7 @@ def source_watermarks(checkpoint: Checkpoint) -> dict[str, SourceWatermark]:
             idle=clock.is_idle,
             delay=None if (rule := rules[name]) is None else rule.delay_ms,
         )
-        for name, clock in checkpoint.sealed.facts.clocks.items()
+        for name, clock in checkpoint.source_clocks.items()
     }
 
 
@@ -205,7 +208,7 @@ def emitted_by_output(checkpoint: Checkpoint) -> dict[str, int]:
     return {
         uid: output.emitted
         for ack in checkpoint.sealed.acks
-        if schemas[ack.uid].has_function
+        if schemas[ack.uid].emits
         for uid, output in ack.by_output.items()
     }
 

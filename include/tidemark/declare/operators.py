@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication, named
+from tidemark.declare.windows import ClosedRow, Tumbling, check_window, lateness_ms
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
@@ -18,7 +20,7 @@ from tidemark.model.core.types import KEY_KINDS, KEY_WORDS, FieldType, holds_map
 from tidemark.model.kinds.base.kind import StateDescriptor
 from tidemark.model.portable_sql.record_expression import bind_expression, bind_key_type, bind_where
 from tidemark.model.schema.lookup_joins import Join
-from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, StoredField, window_columns
 
 if TYPE_CHECKING:
     from tidemark.model.kinds.base.kind import Input
@@ -52,57 +54,6 @@ def one_clock(uid: str, fields: Sequence[StoredField]) -> Clock:
             f"{uid}: ttl on {' and on '.join(clocks)}", next="use one clock for all fields of an operator."
         )
     return clocks[0] if clocks else "event_time"
-
-
-Joinable = Mapping[str, tuple[Sequence[KeyColumn], FieldType]]
-"""What may be joined, by uid of the broadcast state: its key columns and the struct of its rows."""
-
-
-def joined_record(where: str, joins: Sequence[Join], record: FieldType, states: Joinable) -> FieldType:
-    """Returns the struct of a record with one more field per join: the matching row, null if there is none.
-
-    Args:
-        where: the operator.
-        joins: its joins.
-        record: the struct of its records.
-        states: the pipeline's broadcast states.
-
-    Raises:
-        DeclarationError: the broadcast state does not exist, its name is taken, or the fields do not match its key.
-    """
-    taken = {name.lower() for name, _ in record.fields}
-    rows = []
-    for join in joins:
-        at = f"{where}: join={join.uid!r}"
-        if join.uid not in states:
-            known = ", ".join(states) or "none: declare it in Pipeline(broadcast=[...])"
-            raise DeclarationError(f"{at}: no such broadcast state", next=f"name the uid of one; there are {known}.")
-        if join.uid.lower() in taken or not is_field(join.uid):
-            why = "is also a field of the record" if join.uid.lower() in taken else "is not a valid field name"
-            raise DeclarationError(
-                f"{at}: {join.uid} {why}", next="rename the broadcast state: its uid names the joined row."
-            )
-        keys, row = states[join.uid]
-        _check_on(at, join, record, keys)
-        rows.append((join.uid, row.with_null(True)))
-    return replace(record, fields=(*record.fields, *rows))
-
-
-def _check_on(at: str, join: Join, record: FieldType, keys: Sequence[KeyColumn]) -> None:
-    if len(join.on) != len(keys):
-        names = ", ".join(k.name for k in keys)
-        raise DeclarationError(f"{at} on ({', '.join(join.on)}), its key is ({names})", next="name a field for each.")
-    for path, key in zip(join.on, keys, strict=True):
-        found = record.at(path)
-        if found is None:
-            raise DeclarationError(
-                f"{at}: the record has no field {path!r}", next="join on fields of the record, not of a joined row."
-            )
-        if replace(found, nullable=False, members=()) != replace(key.type, members=(), default=None):
-            raise DeclarationError(
-                f"{at}: {path} is {found.word}, its key {key.name} is {key.type.word}",
-                next="join on a field of the key's type.",
-            )
 
 
 def refuse_idle(where: str, schema: OperatorSchema) -> OperatorSchema:
@@ -263,6 +214,12 @@ class Fold:
             has the key. Every record of a checkpoint sees the version at its barrier, as in a `Process`.
         publish: where its current state is published, as in `[DeltaMirror("/lake/aircraft")]`.
         was: the previous uid of a renamed operator: its state is carried over.
+        window: `Tumbling("1h")`: a row per key and window of event time. When a window closes, the operator emits that
+            row once, with the columns `window_start` and `window_end`, and it leaves the state.
+        lateness: how far closing stays behind the clock (Flink's allowed lateness). A record whose window has closed is
+            a dead letter, `late`, which does not count towards `max_dead_letters`.
+        closes_by: `watermark` of the source, or `logical_time`: the end of the newest covered interval.
+        sink: where the rows of closed windows go; None = only to operators that name this one as `input`.
     """
 
     uid: str
@@ -274,9 +231,16 @@ class Fold:
     join: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True, hash=False)
     publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
+    window: Tumbling | None = field(default=None, kw_only=True)
+    lateness: str | timedelta = field(default="0s", kw_only=True)
+    closes_by: Literal["watermark", "logical_time"] = field(default="watermark", kw_only=True)
+    sink: "Sink | None" = field(default=None, kw_only=True)
+    row: type = field(default=ClosedRow, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
+        if (self.window, self.lateness, self.closes_by, self.sink) != (None, "0s", "watermark", None):
+            check_window(self)
         if not isinstance(self.join, Mapping):
             raise DeclarationError(
                 f"{self.uid}: join={self.join!r}",
@@ -292,8 +256,13 @@ class Fold:
 
     @property
     def outputs(self) -> tuple[EmittedOutput, ...]:
-        """It emits nothing."""
-        return ()
+        """The rows of closed windows; without windows it emits nothing. A pipeline gives `row` its columns."""
+        return () if self.window is None else (EmittedOutput(self.uid, self.row, self.sink),)
+
+    @property
+    def lateness_ms(self) -> int:
+        """The lateness in milliseconds."""
+        return lateness_ms(self.uid, self.lateness)
 
     @property
     def joins(self) -> tuple[Join, ...]:
@@ -307,12 +276,14 @@ class Fold:
             DeclarationError: a key or field does not fit the record, two columns share a name, or a join is unused.
         """
         fields = tuple(bind_field(self.uid, d, record) for d in self.state.descriptors)
+        window = None if self.window is None else self.window.stored
         schema = OperatorSchema(
             self.uid,
-            bind_keys(self.uid, self.key_by, record),
+            bind_keys(self.uid, self.key_by, record) + (() if window is None else window_columns(window)),
             fields,
             clock=one_clock(self.uid, fields),
             deletes=self.deletes,
+            window=window,
             joins=self.joins,
             where=None if self.where is None else bind_where(self.uid, self.where, record),
             was=self.was,

@@ -10,10 +10,11 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.operators import Fold, Operator, Process, joined_record
+from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.outputs import EmittedOutput
 from tidemark.declare.publications import Publication
 from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, TopicPattern, bind_changes
+from tidemark.declare.windows import with_closed_row
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.canonical import checksum
@@ -21,6 +22,7 @@ from tidemark.model.core.clocks import WatermarkRule
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.ttl import checked_keep_for
 from tidemark.model.core.types import FieldType, type_to_json
+from tidemark.model.schema.lookup_joins import joined_record
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 __all__ = [
@@ -242,7 +244,15 @@ class Pipeline:
             if most is not None and most < 1:
                 raise DeclarationError(f"{name}={most}", next="give at least 1, or omit it.")
         checked_keep_for(f"{self.name}: keep_dead_letters_for", self.keep_dead_letters_for)
+        self._bind_windows()
         self.schemas()
+
+    def _bind_windows(self) -> None:
+        """Gives the rows of closed windows their columns, in order, because one operator may read those of another."""
+        for operator in self.in_order():
+            if operator in self.windowed:
+                bound = with_closed_row(operator, self._schema_of(operator))
+                object.__setattr__(self, "operators", tuple(bound if o is operator else o for o in self.operators))
 
     def is_bounded(self, max_records: int | None = None) -> bool:
         """Whether a run may make several checkpoints, because one does not read all that waits.
@@ -270,6 +280,11 @@ class Pipeline:
     def watermarks(self) -> dict[str, WatermarkRule]:
         """The rule of each source that declares a watermark, by name."""
         return {name: s.watermark.rule for name, s in self.sources.items() if s.watermark is not None}
+
+    @property
+    def windowed(self) -> tuple[Fold, ...]:
+        """The folds with windows."""
+        return tuple(o for o in self.operators if isinstance(o, Fold) and o.window is not None)
 
     @property
     def isolation(self) -> str:

@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.arrival import upstream_of
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.operators import Process
+from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
+from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, with_computed
+from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, late_sql, with_computed
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -143,7 +144,8 @@ class SparkBatch:
         )
         self.counts = intake.tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
         self.uids = compute.pipeline.uids
-        self._processed: dict[str, ProcessFrame] = {}
+        self._processed: dict[str, ProcessFrame | ClosedWindows] = {}
+        self._failing: dict[str, ProcessFrame] = {}
         self._letters_again = compute.redriven(plan)
         self._redriven: dict[str, DataFrame] = {}
         self._note_schemas()
@@ -156,8 +158,12 @@ class SparkBatch:
             self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
         if uid in self._letters_again:
             self._redrive(uid)
+        if isinstance(operator, Fold) and operator.window is not None:
+            self._processed[uid] = self._close(operator)
+            self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
         if isinstance(operator, Process | FlatMap) and self.counts[uid].applied:
-            done = self._processed[uid] = self._run_function(operator)
+            done = self._run_function(operator)
+            self._processed[uid] = self._failing[uid] = done
             self.counts[uid] = self.counts[uid].after(
                 failed=done.failed,
                 emitted=done.emitted,
@@ -185,9 +191,23 @@ class SparkBatch:
         )
         return run_process(task)
 
+    def _close(self, fold: Fold) -> ClosedWindows:
+        task = ClosingTask(
+            warehouse=self._compute.warehouse,
+            plan=self._plan,
+            uid=fold.uid,
+            row=fold.outputs[0].emitted,
+            now=self._now,
+            is_fed=self._is_fed(fold.uid),
+        )
+        with overflows_of(fold.uid):
+            return close_windows(task, self._records(fold.uid) if self.counts[fold.uid].applied else None)
+
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
         if uid in self._processed:
+            if not self._processed[uid].written:
+                return WrittenRun(rows=0, files=())  # all of its windows are closed
             with translate_spark_errors():
                 done = self._sorted(uid, self._processed[uid].run, folder)
         elif uid in self._copies:
@@ -263,7 +283,7 @@ class SparkBatch:
 
     @property
     def _now(self) -> Now:
-        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+        return self.facts.now(self._plan)
 
     def close(self) -> None:
         """Releases cached frames."""
@@ -291,12 +311,12 @@ class SparkBatch:
         self._note_schemas()
 
     def _failed_again(self, uid: str) -> int:
-        if uid not in self._redriven or not self._processed[uid].failed:
+        if uid not in self._redriven or not self._failing[uid].failed:
             return 0
         with translate_spark_errors():
             again = self._redriven[uid]
             again = again if self._is_fed(uid) else again.withColumn("_path", F.expr(NO_PATH))
-            return self._processed[uid].count_failed(again)
+            return self._failing[uid].count_failed(again)
 
     def _remember_refused(self, uid: str) -> None:
         """Finds the redriven records that a process refused again, if a sink is behind it; see `Ack.refused_again`."""
@@ -317,19 +337,20 @@ class SparkBatch:
         with translate_spark_errors():
             schema = self._plan.schemas[uid]
             conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false", "read": "true"}
+            conditions["late"] = late_sql(schema) or "false"
             counts = (F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items())
             (row,) = self._records(uid).agg(*counts).collect()
         refused = row["read"] - row["applied"] - row["filtered"]
-        return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused)
+        return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused, late=row["late"])
 
     def _emitted_by(self, output: str) -> int:
         return sum(done.emitted.get(output, 0) for done in self._processed.values())
 
-    def _emitting(self, output: str) -> ProcessFrame:
+    def _emitting(self, output: str) -> ProcessFrame | ClosedWindows:
         """Returns the frame of the operator of an output."""
         return self._processed[operator_of(output, self._plan.schemas)]
 
-    def _outputs(self) -> dict[str, ProcessFrame]:
+    def _outputs(self) -> dict[str, ProcessFrame | ClosedWindows]:
         """Returns the frame of each output, by its uid."""
         return {output: done for done in self._processed.values() for output in done.emitted}
 
@@ -378,19 +399,19 @@ class SparkBatch:
         """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""
         schema = self._plan.schemas[uid]
         found = join_states(records, schema.joins, self._broadcast)
-        return with_computed(found, [schema]) if self._is_fed(uid) or schema.is_decided_by_joins else found
+        return with_computed(found, [schema], self._plan) if self._is_fed(uid) or schema.is_decided_by_joins else found
 
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
         emitted = self._fed_with(uid)
         letters = dead_letters(self._records(uid), self._plan.schemas[uid], emitted)
-        if uid in self._processed:
-            letters = letters.unionByName(self._processed[uid].letters(self._numbered(uid), emitted))
+        if uid in self._failing:
+            letters = letters.unionByName(self._failing[uid].letters(self._numbered(uid), emitted))
         return letters
 
     def _rejects_later(self, uid: str) -> bool:
         """Whether an operator has dead letters that the batch statistics miss: of a join, a function, a redrive."""
-        failed = uid in self._processed and self._processed[uid].failed > 0
+        failed = uid in self._failing and self._failing[uid].failed > 0
         joined = self._plan.schemas[uid].is_decided_by_joins
         return failed or joined or self.counts[uid].refused_again > 0 or self._is_fed(uid)
 

@@ -18,7 +18,7 @@ from tidemark.model.core.names import operator_of
 from tidemark.model.core.types import KEY_KINDS, column_type
 from tidemark.model.retention.erasure import keyed_by
 from tidemark.model.schema.key_groups import key_text, typed_key
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
 
 T = TypeVar("T")
 
@@ -161,6 +161,9 @@ def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[Operat
         UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
     """
     schema = _schema(context, name, request.uid)
+    refuse_windows(
+        schema, "an erasure", "let its windows close; then delete the rows of the key from its sink's table."
+    )
     if schema.keeps_state:
         if request.by:
             raise UsageError(

@@ -138,7 +138,7 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
     if name is None:
         return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
     text = context.coordinator(checkpoint.plan.pipeline).objects.text(query_key, name)
-    return bind_clocks(text, checkpoint.now, dialect)
+    return bind_clocks(text, uid, checkpoint.now, dialect)
 
 
 def read_state(

@@ -11,7 +11,7 @@ from typing import Any
 from tidemark.declare.operators import Process
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
-from tidemark.model.schema.key_groups import key_group, key_text
+from tidemark.model.schema.key_groups import group_of, key_text
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
@@ -209,7 +209,7 @@ class Processing:
         """
         if came_to.is_empty and not was_stored:
             return []
-        group = key_group(key, self.state.schema.key_groups)
+        group = group_of(self.state.schema, key)
         kind = "tombstone" if came_to.is_empty else "value"
         rows = [(*key, *((None,) if self._has_maps else ()), *came_to.columns, kind, self.checkpoint, group)]
         for name, entry, plain, at in came_to.entries:

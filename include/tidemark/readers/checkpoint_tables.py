@@ -32,10 +32,11 @@ STATES = pa.schema(
     {
         "checkpoint": pa.int64(), "uid": pa.string(), "rows": pa.int64(), "bytes": pa.int64(),
         "segments": pa.int64(), "files": pa.int64(), "keys": pa.int64(), "run_bytes": pa.int64(),
-        "applied": pa.int64(), "filtered": pa.int64(), "dead_letters": pa.int64(), "schema_fingerprint": pa.string(),
+        "applied": pa.int64(), "filtered": pa.int64(), "dead_letters": pa.int64(), "late": pa.int64(),
+        "frontier": _TIME, "schema_fingerprint": pa.string(),
     }
 )  # fmt: skip
-"""One row per checkpoint and operator; `rows` are stored rows, at least the number of keys."""
+"""One row per checkpoint and operator; `rows` are stored rows, at least the number of keys; `frontier`: of windows."""
 OFFSETS = pa.schema(
     {
         "checkpoint": pa.int64(), "topic": pa.string(), "partition": pa.int64(),
@@ -180,7 +181,7 @@ def _clocks(c: Checkpoint) -> list[dict[str, Any]]:
             "idle": clock.is_idle,
             "delay_ms": None if (rule := rules[name]) is None else rule.delay_ms,
         }
-        for name, clock in c.sealed.facts.clocks.items()
+        for name, clock in c.source_clocks.items()
     ]
 
 
@@ -198,6 +199,8 @@ def _states(c: Checkpoint) -> list[dict[str, Any]]:
             "applied": a.applied,
             "filtered": a.filtered,
             "dead_letters": a.dead_lettered,
+            "late": a.late,
+            "frontier": c.now.frontiers.get(a.uid),
             "schema_fingerprint": c.plan.schemas[a.uid].fingerprint,
         }
         for a in c.sealed.acks

@@ -66,12 +66,12 @@ def judge_records(schema: OperatorSchema, records: Sequence[Mapping[str, Any]]) 
         records: decoded records, after the joins of the operator.
     """
     where = [] if schema.where is None else [schema.where]
-    made = [*where, *(k.expression for k in schema.keys if k.expression is not None)]
+    made = [*where, *(k.expression for k in schema.own_keys if k.expression is not None)]
     found = []
     for record, row in zip(records, evaluate(made, records), strict=True):
         computed = iter(row)
         is_taken = schema.where is None or next(computed) is True
-        key = (value_at(record, k.source) if k.inputs is None else next(computed) for k in schema.keys)
+        key = (value_at(record, k.source) if k.inputs is None else next(computed) for k in schema.own_keys)
         found.append((is_taken, tuple(key)))
     return found
 

@@ -17,7 +17,7 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
-from tidemark.model.schema.key_groups import KeyGroupRange, key_group, key_group_ranges
+from tidemark.model.schema.key_groups import KeyGroupRange, group_of, key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
@@ -307,4 +307,4 @@ def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[ob
     """Returns a condition with parameters, and their values."""
     names = ["_key_group", *(k.name for k in schema.keys)]
     condition = " AND ".join(f"{quote(name)} = ${n}" for n, name in enumerate(names, 1))
-    return condition, [key_group(key, schema.key_groups), *key]
+    return condition, [group_of(schema, key), *key]

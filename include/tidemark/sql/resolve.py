@@ -15,6 +15,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import expired_sql, finish, key_columns, merges, now_of, quote
 from tidemark.model.portable_sql.dialects import DUCKDB, SPARK, Dialect
+from tidemark.model.schema.event_windows import END
 from tidemark.model.schema.operator_schema import (
     ACCESS_COLUMNS,
     RUN_COLUMNS,
@@ -39,10 +40,11 @@ def resolving_sql(
     Args:
         schema: the operator's stored schema.
         relation: name of the relation (a view, a table, or a parenthesised query).
-        now: the checkpoint's clocks: state that has expired by then is hidden.
+        now: the checkpoint's clocks: state that has expired by then, and closed windows, are hidden.
         where: an optional condition over key columns and `_key_group`, pushed below the merge.
         dialect: dialect of the engine.
     """
+    where = " AND ".join(filter(None, [where and f"({where})", _is_open(schema, now, dialect)]))
     return _resolving(schema, relation, now_of(schema, now), where, dialect)
 
 
@@ -53,7 +55,9 @@ def parametrised_sql(schema: OperatorSchema, relation: str, dialect: Dialect) ->
     macro.
     """
     at = f"coalesce({dialect.parameter(f'{schema.clock}_ms')}, {_LONG_AGO})"
-    text = _resolving(schema, relation, at, "", dialect)
+    frontier = dialect.instant(dialect.parameter("frontier_ms"))
+    where = "" if schema.window is None else f"coalesce({quote(END)} > {frontier}, true)"
+    text = _resolving(schema, relation, at, where, dialect)
     return text if dialect.name == "spark" else text.replace("raise_error(", "error(")
 
 
@@ -77,7 +81,9 @@ def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dial
         return dialect.text(single_rows(schema, relation, at, dialect))
     finished = [f"{finish(f, schema.keys, dialect, at)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
-    live = " AND ".join(filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect)]))
+    live = " AND ".join(
+        filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect), _is_open(schema, now, dialect)])
+    )
     return dialect.text(f"SELECT {columns} FROM {relation} WHERE {live}")
 
 
@@ -87,7 +93,7 @@ def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: b
     Args:
         schema: the operator's stored schema.
         relation: the rows to merge.
-        now: the clocks of the checkpoint whose handle is compacted.
+        now: the clocks of the checkpoint whose handle is compacted; windows that it has closed are dropped.
         deepest: whether there are no older rows: operands become values, tombstones and expired values are dropped.
         dialect: dialect of the engine.
     """
@@ -99,7 +105,7 @@ def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: b
     made |= {"_kind": f"{_kind(schema, deepest)}", "_first_at": 'nullif("_first_at", "_last_at")'}
     columns = ", ".join(f"{made[n]} AS {quote(n)}" if n in made else quote(n) for n in names)
     live = _is_live(schema, at, dialect, stored=True) if deepest else ""
-    inner = _merged(schema, relation, dialect, access=True)
+    inner = _merged(schema, _filtered(relation, _is_open(schema, now, dialect)), dialect, access=True)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(live)}')
 
 
@@ -112,6 +118,12 @@ def empty_columns(schema: OperatorSchema) -> tuple[tuple[str, str], ...]:
 def stored_columns(schema: OperatorSchema) -> tuple[str, ...]:
     """Returns the stored columns that the queries of this module read."""
     return tuple(name for name, _ in run_columns(schema))
+
+
+def _is_open(schema: OperatorSchema, now: Now, dialect: Dialect) -> str:
+    """Returns the condition that the window of a row is not closed; empty if that is not possible."""
+    frontier = now.frontiers.get(schema.uid)
+    return "" if schema.window is None or frontier is None else f"{quote(END)} > {dialect.instant(frontier)}"
 
 
 def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:
@@ -337,9 +349,10 @@ def names_of(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: sha256_of(text.encode()) for name, text in texts.items()}
 
 
-def bind_clocks(text: str, now: Now, dialect: Dialect) -> str:
-    """Returns a stored text with a checkpoint's clocks in place of its parameter, without its comments."""
+def bind_clocks(text: str, uid: str, now: Now, dialect: Dialect) -> str:
+    """Returns a stored text of an operator with a checkpoint's clocks for its parameters, without its comments."""
     values = {"event_time_ms": now.event_time_ms, "logical_time_ms": now.logical_time_ms}
+    values["frontier_ms"] = now.frontiers.get(uid)
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     found = "\n".join(lines)
     for name, value in values.items():
@@ -357,4 +370,7 @@ def _whole(schema: OperatorSchema, dialect: Dialect) -> str:
     ]
     if clock in query:
         head.append(f"{clock}: {_CLOCKS[schema.clock]} of the manifest, NULL where that is null.")
+    if schema.window is not None:
+        frontier = f"body.sealed.facts.clocks.{schema.uid}.watermark_ms of the manifest, NULL where that is null"
+        head.append(f"{dialect.parameter('frontier_ms')}: {frontier}.")
     return "".join(f"-- {line}\n" for line in head) + query + "\n"

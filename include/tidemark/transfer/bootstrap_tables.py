@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.sql.initial_state import given_columns, stored_sql
@@ -117,7 +117,7 @@ class GivenTable:
         if nulls:
             raise self._refused(f"a key is null: {', '.join(nulls)}")
         values = zip(*(rows[name].to_pylist() for name in keys), strict=True)
-        groups = [key_group(key, self.schema.key_groups) for key in values]
+        groups = [group_of(self.schema, key) for key in values]
         return rows.append_column(_GROUP, pa.array(groups, _GROUP.type))
 
     def _source(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

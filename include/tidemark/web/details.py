@@ -208,6 +208,8 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
         applied=ack.applied,
         filtered=ack.filtered,
         dead_lettered=ack.dead_lettered,
+        late=ack.late,
+        frontier=iso_or_none(found.now.frontiers.get(ack.uid)),
         dead_letter_rows=ack.dead_letters.rows,
         emitted=ack.emitted_to_all,
         sink=None if sink is None else SinkSegments(name=sink.name, segments=_segments(sink.handle)),

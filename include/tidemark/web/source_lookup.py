@@ -76,7 +76,8 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
     if schema.joined_by(path for column in schema.keys for path in column.paths):
         return None
     record, keys_only = _record_of(_key_fields(schema)), replace(schema, where=None)
-    columns = [(column.name, column.type) for column in schema.keys]
+    columns = [(column.name, column.type) for column in schema.own_keys]
+    wanted = wanted[: len(columns)]  # of any window of the key
 
     known = _pinned(plan) if formats is None else formats
     records = {topic: _with_origins(record, plan.format_of(topic)) for topic in plan.topic_ids}
@@ -102,7 +103,7 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
 def _key_fields(schema: OperatorSchema) -> list[tuple[Sequence[str], FieldType]]:
     """The fields of a record that make its key in an operator."""
     fields: dict[str, FieldType] = {}
-    for column in schema.keys:
+    for column in schema.own_keys:
         fields |= {column.source: column.type} if column.inputs is None else dict(column.inputs)
     return [(path.split("."), of) for path, of in fields.items()]
 

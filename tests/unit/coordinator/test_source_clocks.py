@@ -19,7 +19,7 @@ from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.metrics import METRICS, CheckpointCounts, DeadlineStatus, Standing
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.model.core.clocks import SourceClock, WatermarkRule
+from tidemark.model.core.clocks import EventTimeClock, WatermarkRule
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.readers.checkpoint_tables import watermarks_table
 
@@ -58,7 +58,7 @@ def visit(bank: BankPipeline, second: int, tp: TopicPartition = P0) -> None:
     bank.log.append(tp, json.dumps({"account": "a", "amount": 1, "at": when.isoformat()}).encode())
 
 
-def clock(found: Checkpoint, name: str = "records") -> SourceClock:
+def clock(found: Checkpoint, name: str = "records") -> EventTimeClock:
     return found.sealed.facts.clocks[name]
 
 
@@ -181,7 +181,7 @@ def test_records_that_cannot_be_decoded_and_those_of_broadcasts_move_nothing() -
     bank.log.append(TopicPartition("rules", 0), b'{"account":"a","most":1}', timestamp_ms=START_MS)
     bank.log.append(P0, b"{")
     found = bank.complete()
-    assert clock(found) == SourceClock()
+    assert clock(found) == EventTimeClock()
     with pytest.raises(DeclarationError, match="rules: a broadcast state has no watermark"):
         Broadcast("rules", replace(rules, watermark=Watermark()), key_by="account")
     with pytest.raises(DeclarationError, match="watermark='5m' is not a watermark"):
@@ -286,7 +286,7 @@ def test_a_topic_that_another_source_takes_over_brings_what_was_seen_but_not_the
     )
     found = bank.complete()
     assert (watermark(found), clock(found).seen) == (-12, {P1: START_MS - 10 * SECOND})
-    assert clock(found, "others") == SourceClock()
+    assert clock(found, "others") == EventTimeClock()
 
 
 def test_a_rule_may_change_at_any_time() -> None:

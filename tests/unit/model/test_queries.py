@@ -56,16 +56,16 @@ def test_state_that_never_expires_has_no_parameter() -> None:
     texts = stored_texts(_schema(Forever))
     assert set(texts) == {"duckdb", "spark"}
     assert all("_ms" not in text for text in texts.values())
-    assert bind_clocks(texts["duckdb"], NOW, DUCKDB) == bind_clocks(texts["duckdb"], Now(), DUCKDB)
+    assert bind_clocks(texts["duckdb"], "x", NOW, DUCKDB) == bind_clocks(texts["duckdb"], "x", Now(), DUCKDB)
 
 
 def test_the_clock_that_expires_state_is_the_parameter() -> None:
     texts = stored_texts(_schema(ByLogicalTime))
     assert "$logical_time_ms: body.plan.logical_time_ms" in texts["duckdb"]
-    assert "coalesce(7000, " in bind_clocks(texts["duckdb"], NOW, DUCKDB)
-    assert "coalesce(7000, " in bind_clocks(texts["spark"], NOW, SPARK)
-    assert "coalesce(NULL, " in bind_clocks(texts["spark"], Now(), SPARK)
-    assert "logical" not in bind_clocks(texts["spark"], NOW, SPARK)
+    assert "coalesce(7000, " in bind_clocks(texts["duckdb"], "x", NOW, DUCKDB)
+    assert "coalesce(7000, " in bind_clocks(texts["spark"], "x", NOW, SPARK)
+    assert "coalesce(NULL, " in bind_clocks(texts["spark"], "x", Now(), SPARK)
+    assert "logical" not in bind_clocks(texts["spark"], "x", NOW, SPARK)
 
 
 def test_a_parameter_may_be_bound_and_null_expires_nothing() -> None:

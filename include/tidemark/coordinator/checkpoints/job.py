@@ -365,13 +365,14 @@ class CheckpointJob:
             refused_again=counts.refused_records,
             outputs=outputs,
             filtered=counts.filtered,
+            late=counts.late,
         )
         return ack, run
 
     def _prepare(self, steps: Steps, batch: Batch, uid: str) -> UidCounts:
         """Runs an operator's function, if it has one, so that its counts are known."""
         plan = steps.attempt.plan
-        if plan.schemas[uid].has_function:
+        if plan.schemas[uid].emits:
             counts = steps.take(f"process.{uid}", lambda: batch.prepare(uid))
         else:
             counts = batch.prepare(uid)
@@ -381,7 +382,8 @@ class CheckpointJob:
     def _refuse_excess(self, plan: CheckpointPlan, uid: str, counts: UidCounts) -> None:
         # A redriven record that is refused again was counted by the checkpoint that first refused it. Filtered records
         # count as read: a broken producer must not stop a pipeline that looks at few of its records.
-        refused = counts.dead_lettered - counts.refused_again
+        # Late ones do not count either: a partition that wakes up would stop the pipeline.
+        refused = counts.dead_lettered - counts.refused_again - counts.late
         if counts.read and refused / counts.read > self.max_dead_letters:
             raise DeadLettersExceededError(
                 f"too many dead letters: {uid}: {refused} of {counts.read} records"

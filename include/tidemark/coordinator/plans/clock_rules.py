@@ -6,7 +6,8 @@ from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import PlannedRanges
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.core.clocks import PlannedClock, SourceClock
+from tidemark.model.core.clocks import WATERMARK, EventTimeClock, FrontierRule, PlannedClock, WatermarkRule
+from tidemark.model.core.names import operator_of
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import Log
 
@@ -27,7 +28,7 @@ def plan_clocks(
         NotFoundError, BrokerError: as the log raises.
     """
     planned = {}
-    for name, rule in pipeline.watermarks.items():
+    for name, rule in _rules(pipeline).items():
         if name not in found.sources:
             continue
         held = sorted(tp for tp in found.ranges if tp.topic in found.sources[name])
@@ -42,7 +43,47 @@ def plan_clocks(
     return planned
 
 
-def kept_clocks(before: Mapping[str, SourceClock]) -> dict[str, PlannedClock]:
+_GREATEST = WatermarkRule(delay_ms=0, idle_after_ms=None, combine="max")
+"""The rule of a source that declares no watermark and feeds a window: the greatest event time, as in 0.1."""
+
+
+def _rules(pipeline: Pipeline) -> dict[str, WatermarkRule]:
+    needed = {clock_of(pipeline, pipeline.input_of(fold)) for fold in pipeline.windowed if fold.closes_by == WATERMARK}
+    return dict.fromkeys(sorted(needed.intersection(pipeline.sources)), _GREATEST) | pipeline.watermarks
+
+
+def clock_of(pipeline: Pipeline, name: str) -> str:
+    """Returns the clock of an input or an output: that of a source, or the frontier of the windows it comes from."""
+    while name not in pipeline.sources:
+        operator = pipeline.operator(operator_of(name, pipeline.schemas()))
+        if operator in pipeline.windowed:
+            return operator.uid
+        name = pipeline.input_of(operator)
+    return name
+
+
+def plan_frontiers(pipeline: Pipeline, parent: Parent, logical_ms: int | None) -> dict[str, PlannedClock]:
+    """Returns what decides the frontier of each operator with windows in a plan.
+
+    Args:
+        pipeline: the declaration.
+        parent: the parent of the plan.
+        logical_ms: the end of the newest interval that will be covered; None = there is none.
+    """
+    planned = {}
+    for fold in pipeline.windowed:
+        by_watermark = fold.closes_by == WATERMARK
+        inputs = (clock_of(pipeline, pipeline.input_of(fold)),) if by_watermark else ()
+        before = parent.clocks.get(fold.uid) or parent.clocks.get(fold.was) or EventTimeClock()
+        planned[fold.uid] = PlannedClock(
+            before=before,
+            frontier=FrontierRule(closes_by=fold.closes_by, lateness_ms=fold.lateness_ms, inputs=inputs),
+            logical_ms=None if by_watermark else logical_ms,
+        )
+    return planned
+
+
+def kept_clocks(before: Mapping[str, EventTimeClock]) -> dict[str, PlannedClock]:
     """Returns the clocks of a plan that is completed without an engine: it moves none."""
     return {name: PlannedClock(before=clock) for name, clock in before.items()}
 
@@ -58,7 +99,7 @@ def _waiting(pipeline: Pipeline, name: str, found: PlannedRanges, log: Log) -> s
     return {tp for tp, bounds in held.items() if tp in ends and bounds.end > ends[tp]}
 
 
-def _before(name: str, own: list[TopicPartition], parent: Parent, found: PlannedRanges) -> SourceClock:
+def _before(name: str, own: list[TopicPartition], parent: Parent, found: PlannedRanges) -> EventTimeClock:
     """The clock of a source after the parent: its own, and what the parent knew of its partitions under other names.
 
     A source that the parent does not have takes over the watermark of one that is gone and had a topic of it, because
@@ -66,19 +107,23 @@ def _before(name: str, own: list[TopicPartition], parent: Parent, found: Planned
     """
     held = parent.clocks
     same = [tp for tp in own if parent.topic_ids.get(tp.topic) == found.topic_ids[tp.topic]]
-    before = held.get(name, SourceClock())
+    before = held.get(name, EventTimeClock())
     if name not in held:
         topics = {tp.topic for tp in same}
-        gone = [n for n in held if n not in found.sources and topics.intersection(parent.sources.get(n, ()))]
+        gone = [
+            n
+            for n in held
+            if n in parent.sources and n not in found.sources and topics.intersection(parent.sources.get(n, ()))
+        ]
         for each in gone:
             before = before.joined(held[each])
-    others = [clock for n, clock in held.items() if n != name]
+    others = [clock for n, clock in held.items() if n != name and n in parent.sources]
     seen = _known(parent, same)
     moved = dict.fromkeys(seen, parent.logical_time_ms or 0)
     for clock in (*others, before):
         seen |= clock.within(same).seen
         moved |= clock.within(same).moved
-    return SourceClock(watermark_ms=before.watermark_ms, seen=seen, moved=moved, is_idle=before.is_idle)
+    return EventTimeClock(watermark_ms=before.watermark_ms, seen=seen, moved=moved, is_idle=before.is_idle)
 
 
 def _known(parent: Parent, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -14,7 +14,7 @@ from tidemark.model.checkpoint.row_tables import base_of
 from tidemark.model.checkpoint.segments import OperatorState, Segment, StateHandle, is_base, owner_of
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis
-from tidemark.model.core.clocks import SourceClock
+from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.evolution import Misfit, carried_lists, compare_schemas, evolve_schema, plain, shares_tables
@@ -39,6 +39,7 @@ class Parent:
         watermark_ms: watermark after it.
         watermarks: the same per partition.
         clocks: the clocks after it.
+        covered_until_ms: end of the newest interval that its timeline covers.
         broadcast_versions: version of the copied table, per broadcast state that copies one.
         broadcast_ids: Delta's id of the same tables.
         sinks: table of every sink, by uid of its operator.
@@ -60,7 +61,8 @@ class Parent:
     logical_time_ms: int | None = None
     watermark_ms: int | None = None
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
-    clocks: Mapping[str, SourceClock] = field(default_factory=dict)
+    clocks: Mapping[str, EventTimeClock] = field(default_factory=dict)
+    covered_until_ms: int | None = None
     broadcast_versions: Mapping[str, int] = field(default_factory=dict)
     broadcast_ids: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, SinkTable] = field(default_factory=dict)
@@ -104,6 +106,7 @@ class Parent:
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,
             clocks=found.sealed.facts.clocks,
+            covered_until_ms=found.covered_until_ms,
             broadcast_versions=plan.broadcast_versions,
             broadcast_ids=plan.broadcast_ids,
             sinks=found.sinks,
@@ -128,6 +131,7 @@ class Parent:
             watermark_ms=found.watermark_ms,
             watermarks=found.watermarks,
             clocks=found.clocks,
+            covered_until_ms=found.covered_until_ms,
             broadcast_versions=found.broadcast_versions,
             broadcast_ids=found.broadcast_ids,
             sinks={uid: _with_coverage(table, found) for uid, table in found.sinks.items()},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 
-from tidemark.coordinator.plans.clock_rules import plan_clocks
+from tidemark.coordinator.plans.clock_rules import plan_clocks, plan_frontiers
 from tidemark.coordinator.plans.cut import Bound, mean_bytes
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist, InputPlanner, Parent, PlannedInputs
@@ -299,10 +299,17 @@ class Planner:
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:
-        if not pipeline.watermarks:
+        if not (pipeline.windowed or pipeline.watermarks):
             return {}
         recorded = None if reading.repeats is None else reading.repeats.last
-        return plan_clocks(pipeline, parent, reading.ranges, self.log, recorded)
+        found = plan_clocks(pipeline, parent, reading.ranges, self.log, recorded)
+        ends = [parent.covered_until_ms]
+        if reading.interval is not None and reading.ranges.covers:
+            ends.append(reading.interval.end_ms)
+        covered = max((end for end in ends if end is not None), default=None)
+        # A run without an interval moves logical time only where no interval was ever covered.
+        logical_ms = reading.logical_time_ms if covered is None and reading.interval is None else covered
+        return found | plan_frontiers(pipeline, parent, logical_ms)
 
     def _compacted_sinks(
         self,

@@ -139,7 +139,7 @@ class SentRecords:
         for each in found:
             name, plan = each.table.name, each.checkpoint.plan
             before, withheld = so_far.get(name, OffsetCoverage()), self._withheld(promotes, name, each.checkpoint)
-            after = before | (emitted_by(plan, each.uid) - withheld)
+            after = before | (emitted_by(plan, each.uid, each.checkpoint.sealed.facts.clocks) - withheld)
             is_gone = read_release(self.timelines.objects, plan.name) is not None
             if not is_gone:
                 so_far[name] = after

@@ -107,6 +107,7 @@ class Importing:
             watermark_ms=e.watermark_ms,
             watermarks=e.watermarks,
             clocks=e.clocks,
+            covered_until_ms=e.covered_until_ms,
             operator_states=e.operator_states,
         )
 

@@ -122,7 +122,8 @@ def _emitted(found: Iterable[Checkpoint]) -> dict[str, OffsetCoverage]:
         for uid, table in checkpoint.plan.sinks.items():
             output = checkpoint.outputs.get(uid)
             if table.needs_delivery and output is not None and output.emitted:
-                emitted = merge_sent(emitted, {table.name: emitted_by(checkpoint.plan, uid)})
+                mine = emitted_by(checkpoint.plan, uid, checkpoint.sealed.facts.clocks)
+                emitted = merge_sent(emitted, {table.name: mine})
     return emitted
 
 

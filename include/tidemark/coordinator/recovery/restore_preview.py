@@ -142,7 +142,7 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
 def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:
     """Rows that the restored timeline would send first: those of its ancestors that no timeline has sent."""
     for due in sent.list_undelivered(genesis, line, lambda: genesis.sent):
-        if not due.passed_over.contains(emitted_by(due.checkpoint.plan, due.uid)):
+        if not due.passed_over.contains(emitted_by(due.checkpoint.plan, due.uid, due.checkpoint.sealed.facts.clocks)):
             yield due
 
 

@@ -162,7 +162,7 @@ class BatchReader:
         if others or self.blocked or not is_fold or uid not in self.folders or self.plan.redrive_of(uid) is not None:
             return None
         schema = self.plan.schemas[uid]
-        needs_more = schema.joins or limited_schema(schema) is not None
+        needs_more = schema.joins or limited_schema(schema) is not None or schema.window is not None
         return uid if not needs_more and ObservedBatchStats(self.pipeline, self.plan, name).is_small else None
 
     def _in_passing(

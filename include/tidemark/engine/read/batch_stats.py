@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import applied_sql, filtered_sql, refused_sql
+from tidemark.engine.read.frames import applied_sql, filtered_sql, late_sql, refused_sql
 from tidemark.errors import EngineError
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.manifest import BatchFacts
@@ -34,6 +34,7 @@ class BatchStats:
         greatest_ms: greatest event time of a good record, per partition of the pipeline's sources.
         applied: number of applied records per uid that reads an input.
         filtered: number of filtered records, per uid with a condition.
+        late: number of records whose window had closed, per uid with windows.
         blocked: records of erased keys per uid: they are not counted.
         rejected: records that are a dead letter of at least one of these uids; each counts once.
         unknown_schemas: records whose schema was not known, of inputs that were decoded by the parent's schemas.
@@ -44,6 +45,7 @@ class BatchStats:
     greatest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
     blocked: Mapping[str, int] = field(default_factory=dict)
     rejected: int = 0
     unknown_schemas: int = 0
@@ -62,7 +64,12 @@ class BatchStats:
             for uid in countable(pipeline, plan, name):
                 read, applied = self.records.get(name, 0) - self.blocked.get(uid, 0), self.applied.get(uid, 0)
                 filtered = self.filtered.get(uid, 0)
-                found[uid] = UidCounts(applied=applied, filtered=filtered, dead_lettered=read - applied - filtered)
+                found[uid] = UidCounts(
+                    applied=applied,
+                    filtered=filtered,
+                    dead_lettered=read - applied - filtered,
+                    late=self.late.get(uid, 0),
+                )
         return found
 
 
@@ -114,6 +121,11 @@ def count_batch(
             for n, uid in enumerate(uids)
             if filtered_sql(plan.schemas[uid]) is not None
         },
+        late={
+            uid: sum(row[f"late_{n}"] for row in found)
+            for n, uid in enumerate(uids)
+            if plan.schemas[uid].window is not None
+        },
         blocked={uid: sum(row[f"blocked_{n}"] for row in found) for n, uid in enumerate(uids) if uid in drops},
         rejected=sum(row["rejected"] for row in found),
         unknown_schemas=sum(row["unknown_schemas"] for row in found) if recalled else 0,
@@ -148,7 +160,8 @@ def _grouped(frame: DataFrame, of: _Input, uids: Sequence[str], drops: Mapping[s
         "event_time_ms": event_time if name in pipeline.sources else "CAST(NULL AS BIGINT)",
     }
     for n, uid in enumerate(uids):
-        wanted = {"applied": applied_sql(plan.schemas[uid]), "filtered": filtered_sql(plan.schemas[uid])}
+        schema = plan.schemas[uid]
+        wanted = {"applied": applied_sql(schema), "filtered": filtered_sql(schema), "late": late_sql(schema)}
         for what, condition in wanted.items():
             kept = f"{condition} AND NOT _blocked_{n}" if uid in drops else condition
             if condition is not None:

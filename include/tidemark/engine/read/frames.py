@@ -21,6 +21,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.portable_sql.record_expression import RecordExpression
+from tidemark.model.schema.event_windows import StoredWindow
 from tidemark.model.schema.key_groups import key_group_sql
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
 
@@ -53,22 +54,32 @@ def filtered_sql(schema: OperatorSchema) -> str | None:
     return f"({' OR '.join(found)})" if found else None
 
 
+def late_sql(schema: OperatorSchema) -> str | None:
+    """Returns the condition that a record is a dead letter because its window had closed; None if none ever is."""
+    if schema.window is None:
+        return None
+    taken = [] if schema.where is None else [_computed(schema, "where")]
+    own = [sql for sql, k in zip(_key_columns(schema), schema.keys, strict=True) if not k.of_window]
+    keyed = [f"{sql} IS NOT NULL" for sql in own]
+    return f"({' AND '.join(['_reason IS NULL', *taken, *keyed, _computed(schema, 'late')])})"
+
+
 def refused_sql(schema: OperatorSchema) -> str:
     """Returns the condition that a record is a dead letter of an operator; never null."""
     filtered = filtered_sql(schema)
     return f"NOT ({applied_sql(schema)})" + ("" if filtered is None else f" AND NOT {filtered}")
 
 
-def with_computed(records: DataFrame, schemas: Iterable[OperatorSchema]) -> DataFrame:
-    """Adds the columns that operators compute of a record: their conditions, and keys that are expressions.
+def with_computed(records: DataFrame, schemas: Iterable[OperatorSchema], plan: CheckpointPlan) -> DataFrame:
+    """Adds the columns that operators compute of a record: their conditions, keys that are expressions, and windows.
 
     They are columns, so that each expression is evaluated once for all its uses.
     """
-    found = [column for schema in schemas for column in _computations(schema)]
+    found = [column for schema in schemas for column in _computations(schema, plan)]
     return records.selectExpr("*", *found) if found else records
 
 
-def _computations(schema: OperatorSchema) -> Iterator[str]:
+def _computations(schema: OperatorSchema, plan: CheckpointPlan) -> Iterator[str]:
     if schema.where is not None:
         yield f"coalesce({_record_sql(schema.where)}, false) AS {_computed(schema, 'where')}"
     if schema.has_row_keys:
@@ -77,6 +88,19 @@ def _computations(schema: OperatorSchema) -> Iterator[str]:
     for n, key in enumerate(schema.keys):
         if key.expression is not None:
             yield f"{_record_sql(key.expression)} AS {_computed(schema, n)}"
+    if schema.window is not None:
+        yield from _windows(schema, schema.window, plan.frontier_before(schema.uid))
+
+
+def _windows(schema: OperatorSchema, window: StoredWindow, frontier: int | None) -> Iterator[str]:
+    """Yields the bounds of a record's window, null if it is closed, and whether it is."""
+    bounds = window.bounds_sql("event_time")
+    closed = "false"
+    if frontier is not None:
+        closed = f"coalesce(unix_millis({bounds[1]}) <= {as_argument(frontier, 'offset')}, false)"
+    yield f"{closed} AS {_computed(schema, 'late')}"
+    for n, sql in enumerate(bounds, start=len(schema.own_keys)):
+        yield f"CASE WHEN NOT {closed} THEN {sql} END AS {_computed(schema, n)}"
 
 
 def _row_keys(schema: OperatorSchema) -> Iterator[str]:
@@ -135,6 +159,8 @@ def deleted_sql(schema: OperatorSchema) -> str:
 def reason_sql(schema: OperatorSchema) -> str:
     """Returns why a record that an operator does not apply is a dead letter."""
     why = f"coalesce(_reason, '{(Reason.BAD_KEY if schema.has_row_keys else Reason.NULL_KEY).value}')"
+    if (late := late_sql(schema)) is not None:
+        why = f"CASE WHEN {late} THEN '{Reason.LATE.value}' ELSE {why} END"
     return f"CASE WHEN {_VALUELESS} THEN '{Reason.BAD_KEY.value}' ELSE {why} END" if schema.deletes else why
 
 
@@ -268,8 +294,8 @@ def decode(
         .selectExpr(*keyed, "event_time", f"{late} AS _reason", "record")
     )
     computing = [s for s in (plan.schemas[uid] for uid in pipeline.readers(name)) if not s.is_decided_by_joins]
-    own = [column.rpartition(" AS ")[2] for schema in computing for column in _computations(schema)]
-    return with_computed(decoded, computing).selectExpr(
+    own = [column.rpartition(" AS ")[2] for schema in computing for column in _computations(schema, plan)]
+    return with_computed(decoded, computing, plan).selectExpr(
         *here,
         "event_time",
         "CASE WHEN _reason IS NULL THEN record END AS record",

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.read.batch_stats import UNKNOWN_SCHEMAS, BatchStats, countable, rejected_sql
-from tidemark.engine.read.frames import applied_sql, filtered_sql
+from tidemark.engine.read.frames import applied_sql, filtered_sql, late_sql
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
@@ -67,6 +67,7 @@ class ObservedBatchStats:
             greatest_ms={tp: at for tp, at in times.items() if at is not None},
             applied={uid: found[f"applied_{n}"] for n, uid in enumerate(self._uids)},
             filtered={uid: found[f"filtered_{n}"] for n, uid in enumerate(self._uids) if f"filtered_{n}" in found},
+            late={uid: found[f"late_{n}"] for n, uid in enumerate(self._uids) if f"late_{n}" in found},
             rejected=found["rejected"],
             unknown_schemas=found["unknown_schemas"] if self.recalled else 0,
         )
@@ -112,8 +113,9 @@ class ObservedBatchStats:
         for n, uid in enumerate(self._uids):
             schema = self.plan.schemas[uid]
             sql[f"applied_{n}"] = f"count_if({applied_sql(schema)})"
-            if (filtered := filtered_sql(schema)) is not None:
-                sql[f"filtered_{n}"] = f"count_if({filtered})"
+            for what, condition in (("filtered", filtered_sql(schema)), ("late", late_sql(schema))):
+                if condition is not None:
+                    sql[f"{what}_{n}"] = f"count_if({condition})"
         sql["rejected"] = rejected_sql([(self.plan.schemas[uid], None) for uid in self._uids])
         if self.recalled:
             sql["unknown_schemas"] = UNKNOWN_SCHEMAS

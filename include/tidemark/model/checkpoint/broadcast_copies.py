@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.key_groups import group_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def copied_rows(
     accessed = {"_first_at": None, "_last_at": plan.watermark_ms or 0, "_changed": plan.id}
     names = [k.name for k in schema.keys]
     made = [
-        {**dict(zip(names, key, strict=True)), **row, **accessed, "_key_group": key_group(key, schema.key_groups)}
+        {**dict(zip(names, key, strict=True)), **row, **accessed, "_key_group": group_of(schema, key)}
         for key, row in rows.items()
     ]
     return sorted(made, key=lambda r: (r["_key_group"], tuple(r[name] for name in names)))

@@ -65,6 +65,8 @@ class Reason(Enum):
     """A value that is no member of the declared Enum or Literal; a number that no symbol of Protobuf's enum has."""
     IN_THE_FUTURE = "in_the_future"
     """The event time is later than logical time + `max_future`."""
+    LATE = "late"
+    """The window of the record had closed before the checkpoint; it does not count towards `max_dead_letters`."""
     NULL_KEY = "null_key"
     """A key column of this operator is null; the record is a normal one for other operators."""
     BAD_KEY = "bad_key"

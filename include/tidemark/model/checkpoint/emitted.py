@@ -1,9 +1,12 @@
-"""The records for which a checkpoint emits to a sink, and how a sink remembers that it has their rows.
+"""The records and windows for which a checkpoint emits to a sink, and how a sink remembers that it has their rows.
 
 A sink remembers source offsets (`SinkTable.covered`). The offset of a dead letter is covered as soon as it was read,
 although nothing was emitted for it. So for redriven records a sink remembers the checkpoints that redrove them, as
 offsets of a topic of their own (adr/0042): the algebra of coverages then holds for both, over restores that keep sinks,
 promotes and deliveries, and a redrive costs a sink one number however many records it has.
+
+The row of a closed window has no record either. Its position is the end of the window, as an offset of a topic of its
+operator (adr/0054), so a sink covers closed windows up to the operator's frontier.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import LetterPlace, redriven_places
+from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,6 +23,17 @@ if TYPE_CHECKING:
 
 _REDRIVES = TopicPartition("redrives", 0)
 """Its offsets are ids of checkpoints. Kafka's ids of topics are longer."""
+_EVER = 2**62
+"""Milliseconds, after all others."""
+
+
+def windows_of(uid: str) -> TopicPartition:
+    """Returns the topic of an operator whose offsets are ends of windows; no topic of Kafka has a slash in its name."""
+    return TopicPartition(f"windows/{uid}", 0)
+
+
+def _windows(plan: CheckpointPlan) -> list[TopicPartition]:
+    return [windows_of(uid) for uid, schema in plan.schemas.items() if schema.window is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +44,8 @@ class EmittedRecords:
     a topic that was recreated are not redriven to a sink.
 
     Attributes:
-        ranges: the ranges of the plan.
-        topic_ids: Kafka's ids of their topics.
+        ranges: the ranges of the plan, and those of ends of windows.
+        topic_ids: the ids of their topics.
         redriven: the redriven records that reach the operator.
         had: those of them whose rows the sink had before the plan.
     """
@@ -47,7 +62,13 @@ class EmittedRecords:
         for redrive in plan.redrives:
             if uid in redrive.sinks:
                 redriven, had = redriven | redrive.coverage, had | redrive.sinks[uid]
-        return cls(ranges=plan.ranges, topic_ids=plan.topic_ids, redriven=redriven, had=had)
+        windows = _windows(plan)
+        return cls(
+            ranges={**plan.ranges, **dict.fromkeys(windows, OffsetRange(0, _EVER))},
+            topic_ids={**plan.topic_ids, **{tp.topic: tp.topic for tp in windows}},
+            redriven=redriven,
+            had=had,
+        )
 
     def read_before(self, covered: OffsetCoverage) -> dict[TopicPartition, Ranges]:
         """Returns the offsets of the plan's ranges whose rows a sink has already."""
@@ -74,9 +95,18 @@ class EmittedRecords:
         return lacks
 
 
-def emitted_by(plan: CheckpointPlan, uid: str) -> OffsetCoverage:
-    """Returns what the sink of an operator has of a checkpoint, once it has its rows."""
+def emitted_by(plan: CheckpointPlan, uid: str, clocks: Mapping[str, EventTimeClock]) -> OffsetCoverage:
+    """Returns what the sink of an operator has of a checkpoint, once it has its rows.
+
+    Args:
+        plan: the plan of the checkpoint.
+        uid: the operator.
+        clocks: the clocks after it.
+    """
     read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
+    for tp, frontier in ((tp, clocks.get(tp.topic.partition("/")[2])) for tp in _windows(plan)):
+        if frontier is not None and frontier.watermark_ms is not None and frontier.watermark_ms >= 0:
+            read |= OffsetCoverage({tp: (OffsetRange(0, frontier.watermark_ms + 1),)})
     if any(uid in redrive.sinks for redrive in plan.redrives):
         read |= OffsetCoverage({_REDRIVES: (OffsetRange(plan.id, plan.id + 1),)})
     return read

@@ -15,7 +15,7 @@ from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.plan import CheckpointPlan, Interval
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle, WrittenFile
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.clocks import SourceClock
+from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.ttl import Now
 
@@ -76,6 +76,7 @@ class Ack:
         refused_again: those that it refused again, if there are any and its records reach a sink.
         outputs: of several outputs the report of each after the first one, by its uid.
         filtered: number of records that its declaration leaves out; they are neither applied nor dead letters.
+        late: those of the dead letters whose window had closed.
     """
 
     uid: str
@@ -95,6 +96,7 @@ class Ack:
     refused_again: OffsetCoverage | None = field(default=None, metadata=ADDED)
     outputs: Mapping[str, OutputAck] = field(default_factory=dict, metadata=ADDED)
     filtered: int = field(default=0, metadata=ADDED)
+    late: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.read + self.redriven != self.applied + self.filtered + self.dead_lettered:
@@ -153,7 +155,7 @@ class BatchFacts:
         unknown_schemas: per registry the ids of schemas that it did not know; values that name them are dead letters.
         schemas: per registry the ids of schemas by which records were decoded, redriven dead letters too; a replay
             needs them. Ids that the parent lists are taken over (adr/0043), so a record need not name each.
-        clocks: the watermark of each source that declares one (adr/0052).
+        clocks: the watermark of each source that has one, and the frontier of each operator with windows, by name.
     """
 
     records: int
@@ -162,7 +164,7 @@ class BatchFacts:
     watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     unknown_schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
     schemas: Mapping[str, tuple[int, ...]] = field(default_factory=dict, metadata=ADDED)
-    clocks: Mapping[str, SourceClock] = field(default_factory=dict, metadata=ADDED)
+    clocks: Mapping[str, EventTimeClock] = field(default_factory=dict, metadata=ADDED)
 
     @classmethod
     def after(
@@ -183,6 +185,15 @@ class BatchFacts:
         known = [*marks.values()] if plan.watermark_ms is None else [plan.watermark_ms, *marks.values()]
         facts = cls(records=records, watermark_ms=max(known, default=None), bytes=size, watermarks=marks)
         return replace(facts, clocks=plan.clocks_after(seen)) if plan.clocks else facts
+
+    def now(self, plan: CheckpointPlan) -> Now:
+        """Returns the time after the checkpoint with these facts."""
+        frontiers = {uid: at.watermark_ms for uid, at in self.clocks.items() if uid in plan.schemas}
+        return Now(
+            event_time_ms=self.watermark_ms,
+            logical_time_ms=plan.logical_time_ms,
+            frontiers={uid: ms for uid, ms in frontiers.items() if ms is not None},
+        )
 
 
 class Acknowledgement(Enum):
@@ -335,7 +346,12 @@ class Checkpoint:
     @property
     def now(self) -> Now:
         """The time at this checkpoint, on both clocks: state that has expired by then is hidden."""
-        return Now(event_time_ms=self.sealed.facts.watermark_ms, logical_time_ms=self.plan.logical_time_ms)
+        return self.sealed.facts.now(self.plan)
+
+    @property
+    def source_clocks(self) -> dict[str, EventTimeClock]:
+        """The clock of each source that has one, by name."""
+        return {name: clock for name, clock in self.sealed.facts.clocks.items() if name in self.plan.sources}
 
     def ack(self, uid: str) -> Ack | None:
         """The ack of an operator."""
@@ -368,7 +384,7 @@ class Checkpoint:
             covered = table.coverage(plan.topic_ids)
             if table.is_transactional or table.is_sent:
                 is_old, below = table.covered is None, OffsetCoverage.below(plan.ranges.ends, plan.topic_ids)
-                covered |= below if is_old else emitted_by(plan, uid)
+                covered |= below if is_old else emitted_by(plan, uid, self.sealed.facts.clocks)
             return replace(table, handle=after[uid].sink, covered=covered)
 
         return {uid: completed(uid, table) for uid, table in plan.sinks.items()}
@@ -391,8 +407,9 @@ class WrittenRun:
 class UidCounts:
     """Records of one operator in the batch, and the number that it emitted per output, by the uids of its outputs.
 
-    `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters.
-    `operator_state` holds the lists that a process left, if any. `refused_records`: only if a sink is behind.
+    `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters, and
+    `late` of the others. `operator_state` holds the lists that a process left, if any. `refused_records`: only if a
+    sink is behind.
     """
 
     applied: int
@@ -403,6 +420,7 @@ class UidCounts:
     refused_again: int = 0
     refused_records: OffsetCoverage | None = None
     filtered: int = 0
+    late: int = 0
 
     @property
     def read(self) -> int:

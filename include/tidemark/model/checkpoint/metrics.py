@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.core.clocks import Clocks
 
 NONE = -1
 """The value of something that does not exist yet, as in Flink."""
@@ -128,8 +127,8 @@ def _or_none(value: int | None) -> int:
     return NONE if value is None else value
 
 
-def _least_watermark(clocks: Clocks) -> int:
-    marks = [clock.watermark_ms for clock in clocks.values() if not clock.is_idle]
+def _least_watermark(found: Checkpoint) -> int:
+    marks = [clock.watermark_ms for clock in found.source_clocks.values() if not clock.is_idle]
     return NONE if not marks or None in marks else min(at for at in marks if at is not None)
 
 
@@ -219,7 +218,7 @@ METRICS: Mapping[str, Metric] = {
         unit="ms since the epoch",
         flink="the last watermark that a task has received; of several inputs the smallest",
         meaning="the smallest of the sources that declare one and are not idle; -1 = none",
-        of=_newest(lambda c: _least_watermark(c.sealed.facts.clocks)),
+        of=_newest(lambda c: _least_watermark(c)),
     ),
     "lastCheckpointRecords": Metric(
         unit="records", meaning="read from Kafka by the newest checkpoint", of=_newest(lambda c: c.sealed.facts.records)

@@ -8,7 +8,7 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle, current_rows_path
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.clocks import PlannedClock, SourceClock
+from tidemark.model.core.clocks import EventTimeClock, PlannedClock, clocks_after
 from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -206,14 +206,16 @@ class CheckpointPlan:
         topics = self.sources.get(name, ())
         return OffsetRanges({tp: r for tp, r in self.ranges.items() if tp.topic in topics and not r.is_empty})
 
-    def clocks_after(self, read: Mapping[TopicPartition, int]) -> dict[str, SourceClock]:
+    def clocks_after(self, read: Mapping[TopicPartition, int]) -> dict[str, EventTimeClock]:
         """Returns the clocks after its records; `read` has the greatest event time per partition with good ones."""
-        found = {}
-        for name, clock in self.clocks.items():
-            topics = self.sources.get(name, ())
-            own = [tp for tp in self.ranges if tp.topic in topics]
-            found[name] = clock.after(own, self.logical_time_ms, read)
-        return found
+        owned = {name: self.sources.get(name, ()) for name in self.clocks}
+        partitions = {name: [tp for tp in self.ranges if tp.topic in topics] for name, topics in owned.items()}
+        return clocks_after(self.clocks, partitions, self.logical_time_ms, read)
+
+    def frontier_before(self, uid: str) -> int | None:
+        """Returns the frontier of an operator with windows before its records; None = nothing is closed yet."""
+        clock = self.clocks.get(uid)
+        return None if clock is None else clock.before.watermark_ms
 
     def source_of(self, uid: str) -> str | None:
         """Returns the source whose records reach an operator or an output, directly or through other operators.

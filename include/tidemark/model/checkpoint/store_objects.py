@@ -11,7 +11,7 @@ from tidemark.model.checkpoint.manifest import Revised, Sealed, Verdict
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
-from tidemark.model.core.clocks import SourceClock
+from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -150,7 +150,7 @@ class Genesis:
     sinks_of: int = field(default=0, metadata=ADDED)
     sinks_revision: int = field(default=0, metadata=ADDED)
     sent: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
-    clocks: Mapping[str, SourceClock] = field(default_factory=dict, metadata=ADDED)
+    clocks: Mapping[str, EventTimeClock] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def revision(self) -> int:

@@ -6,7 +6,8 @@ time counts as that, so no record expires the state of others before its time (a
 logical time of the checkpoint. Neither reads a wall clock, so a replay expires the same rows.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -119,10 +120,12 @@ class Now:
     Attributes:
         event_time_ms: the watermark after its batch; None before the first record: nothing expires.
         logical_time_ms: its logical time; None: nothing expires on this clock.
+        frontiers: by uid the frontier of each operator with windows; those that end there or before are hidden.
     """
 
     event_time_ms: int | None = None
     logical_time_ms: int | None = None
+    frontiers: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, clock: Clock) -> int | None:
         """Returns the time on a clock."""

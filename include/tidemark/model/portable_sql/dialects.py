@@ -102,6 +102,10 @@ class Dialect:
             return "STRUCT(" + ", ".join(f'"{name}" {self.type(t)}' for name, t in of.fields) + ")"
         return "TIMESTAMPTZ" if of.kind == "timestamp" else of.sql
 
+    def instant(self, ms: int | str) -> str:
+        """Returns the time at milliseconds since the epoch."""
+        return f"timestamp_millis({ms})" if self.name == "spark" else f"make_timestamptz(({ms}) * 1000)"
+
     def parameter(self, name: str) -> str:
         """Returns a named parameter."""
         return f"{self._of(':', '$')}{name}"

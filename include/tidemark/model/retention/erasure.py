@@ -8,7 +8,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.core.types import column_type
-from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema
 
 
@@ -97,7 +97,7 @@ class ErasedKey:
     def of(cls, schema: OperatorSchema, values: tuple[object, ...], uids: frozenset[str] = frozenset()) -> "ErasedKey":
         """Returns the key of an operator."""
         columns = tuple(k.name for k in schema.keys)
-        return cls(columns=columns, values=values, group=key_group(values, schema.key_groups), uids=uids)
+        return cls(columns=columns, values=values, group=group_of(schema, values), uids=uids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core import canonical
-from tidemark.model.core.clocks import SourceClock
+from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetRanges, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.schema.registry_schemas import SchemaText
@@ -104,7 +104,7 @@ class Export:
     fingerprint: str
     exported_at_ms: int
     schemas: tuple[ExportedSchema, ...] = field(default=(), metadata=ADDED)
-    clocks: Mapping[str, SourceClock] = field(default_factory=dict, metadata=ADDED)
+    clocks: Mapping[str, EventTimeClock] = field(default_factory=dict, metadata=ADDED)
 
     @property
     def files(self) -> Iterator[ExportedFile]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
 
 from tidemark.errors import UsageError
 from tidemark.model.core.key_texts import key_value
@@ -55,9 +56,24 @@ def key_text(value: object) -> str:
     return str(value)
 
 
+def group_of(schema: OperatorSchema, key: Sequence[object]) -> int:
+    """Returns the key group of a row of an operator: that of its key, whatever its window.
+
+    Args:
+        schema: the stored schema.
+        key: the values of all key columns, or those of the key alone.
+    """
+    return key_group(key[: len(schema.own_keys)], schema.key_groups)
+
+
 def key_group(key: Sequence[object], groups: int) -> int:
     """Returns the key group of a key, `0 <= group < groups`."""
     return zlib.crc32("\0".join(map(key_text, key)).encode()) % groups
+
+
+def key_hash(key: Sequence[object]) -> int:
+    """Returns 60 bits of the sha256 of a key: with the end of a window, the id of its row (adr/0054)."""
+    return int(sha256("\0".join(map(key_text, key)).encode()).hexdigest()[:15], 16)
 
 
 def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
@@ -77,9 +93,18 @@ def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...
 
 def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
     """Returns the Spark SQL expression of `_key_group` over the key columns."""
+    return f"CAST(crc32({_key_bytes(schema, quote)}) % {schema.key_groups} AS INT)"
+
+
+def key_hash_sql(schema: OperatorSchema, quote: str = '"') -> str:
+    """Returns the Spark SQL expression of `key_hash` over the key columns."""
+    return f"CAST(conv(substr(sha2({_key_bytes(schema, quote)}, 256), 1, 15), 16, 10) AS BIGINT)"
+
+
+def _key_bytes(schema: OperatorSchema, quote: str) -> str:
     forms = []
-    for key in schema.keys:
+    for key in schema.own_keys:
         column = f"{quote}{key.name}{quote}"
         forms.append(f"unix_micros({column})" if key.type.kind == "timestamp" else column)
     texts = ", ".join(f"CAST({form} AS STRING)" for form in forms)
-    return f"CAST(crc32(CAST(concat_ws(chr(0), {texts}) AS BINARY)) % {schema.key_groups} AS INT)"
+    return f"CAST(concat_ws(chr(0), {texts}) AS BINARY)"

@@ -17,6 +17,7 @@ from tidemark.model.core.types import FieldType, type_from_json, type_to_json
 from tidemark.model.portable_sql import custom_aggregate as aggregates
 from tidemark.model.portable_sql.custom_aggregate import Aggregate
 from tidemark.model.portable_sql.record_expression import RecordExpression
+from tidemark.model.schema.event_windows import END, START, StoredWindow
 from tidemark.model.schema.lookup_joins import Join
 
 if TYPE_CHECKING:
@@ -92,17 +93,19 @@ class KeyColumn:
         source: the record path it comes from, or the text of an expression.
         type: its type, never null.
         inputs: of an expression, the record fields in it and their types; None = `source` is a path.
+        of_window: whether it is a bound of the record's window, and `source` only says which windows.
     """
 
     name: str
     source: str
     type: FieldType
     inputs: tuple[tuple[str, FieldType], ...] | None = None
+    of_window: bool = False
 
     @property
     def expression(self) -> RecordExpression | None:
-        """The expression that makes the column; None if it is a field of the record."""
-        return None if self.inputs is None else RecordExpression(self.source, self.inputs)
+        """The expression that makes the column; None if it is a field of the record, or a bound of its window."""
+        return None if self.inputs is None or self.of_window else RecordExpression(self.source, self.inputs)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -216,7 +219,7 @@ class OperatorSchema:
 
     Attributes:
         uid: the operator.
-        keys: its key columns.
+        keys: its key columns, and behind them those of its window: rows merge by all of them.
         fields: its state fields.
         key_groups: number of key groups.
         kind: rows of a `fold` are operands, values and tombstones per key; rows of a `process` are values and
@@ -228,6 +231,7 @@ class OperatorSchema:
         patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
         where: the condition of the records that the operator takes; None = it takes all.
         changes: whether its records are changes of rows (`RecordFormat.has_changes`).
+        window: the windows of a fold; None = it has one row per key.
         was: the previous uid of the state; only in declarations, never in manifests.
     """
 
@@ -243,7 +247,13 @@ class OperatorSchema:
     patched: int = 0
     where: RecordExpression | None = None
     changes: bool = False
+    window: StoredWindow | None = None
     was: str = field(default="", compare=False)
+
+    @property
+    def own_keys(self) -> tuple[KeyColumn, ...]:
+        """The key columns without those of a window: key groups, erasures and point reads go by them."""
+        return self.keys if self.window is None else tuple(k for k in self.keys if not k.of_window)
 
     @property
     def has_row_keys(self) -> bool:
@@ -257,8 +267,13 @@ class OperatorSchema:
 
     @property
     def has_function(self) -> bool:
-        """Whether it passes its records to a function of the author, and may emit."""
+        """Whether it passes its records to a function of the author."""
         return self.kind != "fold"
+
+    @property
+    def emits(self) -> bool:
+        """Whether it may emit: its function does, or its windows close."""
+        return self.has_function or self.window is not None
 
     @property
     def fingerprint(self) -> str:
@@ -307,6 +322,7 @@ class OperatorSchema:
         added |= {"patched": self.patched} if self.patched else {}
         added |= {"changes": True} if self.changes else {}
         added |= {} if self.where is None else {"where": self.where.to_json(type_to_json)}
+        added |= {} if self.window is None else {"window": self.window.to_json()}
         return added | {
             "uid": self.uid,
             "kind": self.kind,
@@ -334,19 +350,21 @@ class OperatorSchema:
             patched=body.get("patched", 0),
             where=RecordExpression.from_json(body["where"], type_from_json) if "where" in body else None,
             changes=body.get("changes", False),
+            window=StoredWindow.from_json(body["window"]) if "window" in body else None,
         )
 
 
 def _key_to_json(k: KeyColumn) -> dict[str, Any]:
     """Returns the form for manifests; that of a record field is the one of releases that had no expressions."""
     inputs = {} if k.inputs is None else {"inputs": [[path, type_to_json(of)] for path, of in k.inputs]}
-    return {"name": k.name, "source": k.source, "type": type_to_json(k.type), **inputs}
+    of_window = {"of_window": True} if k.of_window else {}
+    return {"name": k.name, "source": k.source, "type": type_to_json(k.type), **inputs, **of_window}
 
 
 def _key_from_json(body: dict[str, Any]) -> KeyColumn:
     inputs = body.get("inputs")
     of = None if inputs is None else tuple((path, type_from_json(t)) for path, t in inputs)
-    return KeyColumn(body["name"], body["source"], type_from_json(body["type"]), of)
+    return KeyColumn(body["name"], body["source"], type_from_json(body["type"]), of, body.get("of_window", False))
 
 
 def _layout_to_json(found: Layout) -> dict[str, Any]:
@@ -394,6 +412,32 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
         options=tuple(body.get("options", {}).items()),
         others=tuple((path, type_from_json(of)) for path, of in body.get("others", ())),
     )
+
+
+def refuse_windows(schema: OperatorSchema, what: str, next: str) -> None:
+    """Refuses an operation on an operator with windows, as long as it would not know which of them are closed.
+
+    Args:
+        schema: the operator.
+        what: the operation, as the subject of a sentence.
+        next: what to type instead.
+
+    Raises:
+        UsageError: the operator has windows.
+    """
+    if schema.window is not None:
+        raise UsageError(
+            f"{schema.uid} has {schema.window.shown}: {what} is not supported for them yet",
+            safe="nothing was written.",
+            next=next,
+        )
+
+
+def window_columns(window: StoredWindow) -> tuple[KeyColumn, KeyColumn]:
+    """Returns the columns of a window, which follow those of the key."""
+    bound = FieldType("timestamp")
+    start, end = (KeyColumn(name, f"{name} of {window.shown}", bound, (), of_window=True) for name in (START, END))
+    return start, end
 
 
 RUN_COLUMNS = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))

@@ -21,6 +21,7 @@ from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
 from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_letters, none_blocked
+from tidemark.model.schema.event_windows import to_ms
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
@@ -40,7 +41,7 @@ from tidemark.testing.twin.memory_inputs import (
 )
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
-from tidemark.testing.twin.process import Position, Processed, Task, run_function
+from tidemark.testing.twin.process import Position, Processed, Task, close_windows, run_function
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
@@ -269,6 +270,7 @@ class MemoryBatch:
         self._deleted = {uid: self._deletes(uid, intake) for uid, intake in self._inputs.items()}
         self._applied: dict[str, list[Decoded]] = {}
         self._unkeyed: dict[str, list[Decoded]] = {}
+        self._late: dict[str, list[Decoded]] = {}
         self.counts = {}
         for uid in self._inputs:
             if not plan.schemas[uid].joins and upstream_of(compute.pipeline, uid) is None:
@@ -312,7 +314,19 @@ class MemoryBatch:
             if (redrive := plan.redrive_of(uid)) and redrive.sinks:
                 refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})
                 self.counts[uid] = replace(self.counts[uid], refused_records=None if refused.is_empty else refused)
+        if schema.window is not None:
+            self._processed[uid] = self._close(uid)
+            closed = {output: len(rows) for output, rows in self._processed[uid].emitted.items()}
+            self.counts[uid] = replace(self.counts[uid], emitted=closed)
         return self.counts[uid]
+
+    def _close(self, uid: str) -> Processed:
+        """Folds the batch, closes the windows up to the frontier, and keeps the others."""
+        schema, plan = self._plan.schemas[uid], self._plan
+        with overflows_of(uid):
+            run = self._fold(uid)
+        stored = state_rows(self._compute.tables, schema, plan.handles[uid])
+        return close_windows(schema, run, stored, before=plan.frontier_before(uid), after=self._now.frontiers.get(uid))
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
@@ -377,7 +391,7 @@ class MemoryBatch:
 
     @property
     def _now(self) -> Now:
-        return Now(event_time_ms=self.facts.watermark_ms, logical_time_ms=self._plan.logical_time_ms)
+        return self.facts.now(self._plan)
 
     def _deletes(self, uid: str, intake: MemoryInput) -> list[Deleted]:
         return [d for d in deletes(intake, self._plan.schemas[uid]) if not self._drops(uid, d.key, d)]
@@ -393,16 +407,22 @@ class MemoryBatch:
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
         """Separates the records that an operator applies from those that it filters or that have no key; counts all."""
         schema = self._plan.schemas[uid]
-        self._applied[uid], self._unkeyed[uid] = [], []
+        self._applied[uid], self._unkeyed[uid], self._late[uid] = [], [], []
         taken, filtered = self._split(uid, records)
         for r in taken:
-            (self._unkeyed if None in r.key else self._applied)[uid].append(r)
+            (self._unkeyed if None in r.key else self._late if self._is_late(r, schema) else self._applied)[uid].append(
+                r
+            )
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
-        letters += len(self._unkeyed[uid])
+        letters += len(self._unkeyed[uid]) + len(self._late[uid])
         left_out = len(filtered) + (self._count_skipped(uid, self._inputs[uid]) if uid in self._inputs else 0)
-        counts = UidCounts(applied=applied, filtered=left_out, dead_lettered=letters)
+        counts = UidCounts(applied=applied, filtered=left_out, dead_lettered=letters, late=len(self._late[uid]))
         self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
+
+    def _is_late(self, r: Decoded, schema: OperatorSchema) -> bool:
+        frontier = self._plan.frontier_before(schema.uid)
+        return schema.window is not None and frontier is not None and to_ms(r.key[-1]) <= frontier
 
     def _split(self, uid: str, records: Iterable[Decoded]) -> tuple[list[Decoded], list[Decoded]]:
         """Returns the records that an operator takes, and those that it filters, both without those of erased keys."""
@@ -415,7 +435,8 @@ class MemoryBatch:
             judged = _judged(schema, found)
         for r, (is_taken, key) in zip(found, judged, strict=True):
             if not self._drops(uid, key, r):
-                parts[0 if is_taken else 1].append(replace(r, key=key))
+                window = () if schema.window is None else schema.window.bounds(r.event_time)
+                parts[0 if is_taken else 1].append(replace(r, key=(*key, *window)))
         return parts
 
     def _with_redriven(self, uid: str, counts: UidCounts) -> UidCounts:
@@ -423,10 +444,11 @@ class MemoryBatch:
         schema, again = self._plan.schemas[uid], self._redriven[uid]
         taken, filtered = self._split(uid, self._broadcast.join(again.good, schema.joins))
         letters = len(list_refused(again, schema))
-        refused = sum(None in r.key for r in taken) + letters
+        late = sum(None not in r.key and self._is_late(r, schema) for r in taken)
+        refused = sum(None in r.key for r in taken) + late + letters
         redriven = len(taken) + len(filtered) + letters + len(self._deletes(uid, again))
         redriven += self._count_skipped(uid, again)
-        return replace(counts, redriven=redriven, refused_again=refused)
+        return replace(counts, redriven=redriven, refused_again=refused, late=counts.late - late)
 
     def _fold(self, uid: str) -> list[dict[str, Any]]:
         schema, plan, now = self._plan.schemas[uid], self._plan, self._now
@@ -440,6 +462,7 @@ class MemoryBatch:
         letters = [] if intake is None else list_refused(intake, schema)
         no_key = (Reason.BAD_KEY if schema.has_row_keys else Reason.NULL_KEY).value
         why = [*failed.items(), *((r.position, no_key) for r in self._unkeyed[uid])]
+        why += [(r.position, Reason.LATE.value) for r in self._late[uid]]
         raw = dict(self._emitted_to(uid)) if why else {}
         raw |= {} if intake is None else intake.raw
         letters += [MemoryDeadLetter(record=raw[position], reason=reason) for position, reason in why]
@@ -454,8 +477,8 @@ class MemoryBatch:
 
 def _judged(schema: OperatorSchema, records: Sequence[Decoded]) -> list[tuple[bool, Key]]:
     """Returns whether an operator takes each record, and its key."""
-    if schema.where is None and all(k.inputs is None for k in schema.keys):
-        return [(True, tuple(r.at(k.source) for k in schema.keys)) for r in records]
+    if schema.where is None and all(k.inputs is None for k in schema.own_keys):
+        return [(True, tuple(r.at(k.source) for k in schema.own_keys)) for r in records]
     # Imported here, so that only pipelines with expressions load DuckDB and Arrow.
     from tidemark.readers.expression_values import judge_records
 

@@ -19,7 +19,7 @@ from tidemark.model.kinds.base.python import OfKey, Overflow
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
 from tidemark.model.portable_sql.dialects import DUCKDB
-from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _row(
             row[f"{f.name}__cut"] = began > times[0]
     row |= {"_first_at": times[0] if times[0] != times[-1] else None, "_last_at": times[-1]}
     row["_kind"] = "operand" if not gone else "value" if records else "tombstone"
-    return row | {"_changed": plan.id, "_key_group": key_group(key, schema.key_groups)}
+    return row | {"_changed": plan.id, "_key_group": group_of(schema, key)}
 
 
 def _since_delete(found: Sequence[Decoded | Deleted]) -> tuple[list[Deleted], list[Decoded]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.model.core.ttl import Now
+from tidemark.model.schema.event_windows import END, to_ms
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.testing.twin.entries import compacted_entries, resolved_entries
 from tidemark.testing.twin.fold import Key, of_key
@@ -16,7 +17,7 @@ def compact_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepe
     if schema.kind == "process":
         return compacted_entries(schema, rows, now, deepest=deepest)
     found, at = [], now.of(schema.clock)
-    for key, mine in _by_key(schema, rows).items():
+    for key, mine in _by_key(schema, open_rows(schema, rows, now)).items():
         row = _merged(schema, key, mine)
         if not deepest:
             found.append(row)
@@ -32,7 +33,7 @@ def resolve_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[
         return resolved_entries(schema, rows, now)
     found: dict[Key, dict[str, Any]] = {}
     at = now.of(schema.clock)
-    for key, mine in _by_key(schema, rows).items():
+    for key, mine in _by_key(schema, open_rows(schema, rows, now)).items():
         row = _merged(schema, key, mine)
         if row["_kind"] == "tombstone" or not any(_is_present(f, row, at) for f in schema.fields):
             continue
@@ -40,6 +41,14 @@ def resolve_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[
         found[key] = {**dict(zip((k.name for k in schema.keys), key, strict=True)), **values}
         found[key]["_changed"] = row["_changed"]
     return found
+
+
+def open_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> Iterable[Row]:
+    """Returns the rows whose windows are not closed."""
+    frontier = now.frontiers.get(schema.uid)
+    if schema.window is None or frontier is None:
+        return rows
+    return (row for row in rows if to_ms(row[END]) > frontier)
 
 
 def _by_key(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:

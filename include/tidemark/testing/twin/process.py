@@ -1,19 +1,23 @@
-"""Operators with a function in Python: the same runtime as in Spark, over records and rows in lists."""
+"""Operators that emit, in Python: functions by the same runtime as in Spark, and folds with windows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.outputs import EmittedOutput
+from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
 from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.offsets import Path
+from tidemark.model.core.ttl import Now
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.key_groups import key_group
+from tidemark.model.schema.event_windows import END, to_ms
+from tidemark.model.schema.key_groups import group_of, key_hash
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
@@ -23,6 +27,7 @@ from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.entries import values_of
 from tidemark.testing.twin.fold import Decoded, access_ms
+from tidemark.testing.twin.merge import resolve_rows
 
 Row = Mapping[str, Any]
 Position = tuple[str, int, int, Path]
@@ -118,7 +123,7 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
     states: dict[int, TaskState] = {}
     for key in sorted(by_key):
         if lists is not None:
-            n = task_of(key_group(key, schema.key_groups), schema.key_groups, lists.tasks)
+            n = task_of(group_of(schema, key), schema.key_groups, lists.tasks)
             out.task = states[n] = states.get(n) or lists.open_task(n)
         placed = (_placed(r, access_ms(schema, r, task.plan), load(r.fields)) for r in by_key[key])
         processing.process(key, before.get(key, ()), placed, out)
@@ -166,3 +171,56 @@ def _decoded(output: EmittedOutput, e: Emitted) -> Decoded:
 def _sunk(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
     own = (output.uid, e.topic, e.partition, e.offset, list(e.path))
     return _fields(output, e) | dict(zip((name for name, _ in ROW_ID), own, strict=True))
+
+
+# Folds with windows: their closed rows are emitted, too; the twin of `engine.fold.closings`.
+_MS = timedelta(milliseconds=1)
+
+
+def close_windows(
+    schema: OperatorSchema,
+    run: Sequence[dict[str, Any]],
+    stored: Iterable[Row],
+    *,
+    before: int | None,
+    after: int | None,
+) -> Processed:
+    """Returns the rows of the windows that close, as emitted records, and the run without them.
+
+    Args:
+        schema: the stored schema.
+        run: the rows of the batch; their windows are open before it.
+        stored: the rows of the input handle.
+        before: the frontier before the batch.
+        after: the frontier after it.
+    """
+    if after is None:
+        return Processed(rows=[*run], emitted={schema.uid: []}, sunk={schema.uid: []}, failed={})
+    due = [row for row in stored if to_ms(row[END]) <= after and (before is None or to_ms(row[END]) > before)]
+    due += [row for row in run if to_ms(row[END]) <= after]
+    closed = resolve_rows(schema, due, Now())
+    found = sorted((_emitted(schema, row) for row in closed.values()), key=lambda r: r.position)
+    return Processed(
+        rows=[row for row in run if to_ms(row[END]) > after],
+        emitted={schema.uid: found},
+        sunk={schema.uid: [_sunk_window(schema, r) for r in found]},
+        failed={},
+    )
+
+
+def _emitted(schema: OperatorSchema, row: Row) -> Decoded:
+    """The row of a closed window as a record: its event time is the last one that the window holds."""
+    end, place = row[END], windows_of(schema.uid)
+    return Decoded(
+        topic=place.topic,
+        partition=place.partition,
+        offset=to_ms(end),
+        path=(key_hash([row[k.name] for k in schema.own_keys]),),
+        event_time=end - _MS,
+        fields={name: value for name, value in row.items() if name != "_changed"},
+    )
+
+
+def _sunk_window(schema: OperatorSchema, r: Decoded) -> dict[str, Any]:
+    own = (schema.uid, r.topic, r.partition, r.offset, list(r.path))
+    return {**r.fields, **dict(zip((name for name, _ in ROW_ID), own, strict=True))}

@@ -1,0 +1,122 @@
+"""Windows of a fold: how they are declared, refused options, and the row of a closed window."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, make_dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tidemark.declare.outputs import check_outputs
+from tidemark.declare.watermark import as_duration
+from tidemark.errors import DeclarationError
+from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
+from tidemark.model.core.types import FieldType, Precision
+from tidemark.model.schema.event_windows import StoredWindow
+
+if TYPE_CHECKING:
+    from tidemark.declare.operators import Fold
+    from tidemark.model.schema.operator_schema import OperatorSchema
+
+_MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Tumbling:
+    """Windows of one length that follow each other without a gap (Flink's TumblingEventTimeWindows).
+
+    >>> from tidemark import Tumbling
+    >>> Tumbling("1h").stored.size_ms
+    3600000
+
+    Attributes:
+        size: the length, a timedelta or a text with one of the units ms, s, m, h, d. Windows begin at its multiples
+            since 1970-01-01 UTC.
+
+    Raises:
+        DeclarationError: the size is no duration of at least a millisecond.
+    """
+
+    size: str | timedelta
+
+    def __post_init__(self) -> None:
+        as_duration("size", self.size, _MS)
+
+    @property
+    def stored(self) -> StoredWindow:
+        """The windows as schemas store them."""
+        return StoredWindow(kind="tumbling", size_ms=as_duration("size", self.size, _MS) // _MS)
+
+
+@dataclass(frozen=True)
+class ClosedRow:
+    """Stands for the row of a closed window until a pipeline knows its columns."""
+
+
+def lateness_ms(uid: str, given: str | timedelta) -> int:
+    """Returns a declared lateness in milliseconds.
+
+    Raises:
+        DeclarationError: it is no duration.
+    """
+    return as_duration(f"{uid}: lateness", given) // _MS
+
+
+def check_window(fold: "Fold") -> None:
+    """Checks what a fold declares of windows.
+
+    Raises:
+        DeclarationError: an option needs a window, or does not go with one; the message names it.
+    """
+    lateness = lateness_ms(fold.uid, fold.lateness)
+    if fold.window is None:
+        given = {"lateness": lateness, "closes_by": fold.closes_by != WATERMARK, "sink": fold.sink is not None}
+        if named := [name for name, is_given in given.items() if is_given]:
+            raise DeclarationError(
+                f"{fold.uid}: {named[0]}= without a window", next='give window=Tumbling("1h"), or leave it out.'
+            )
+        return
+    if not isinstance(fold.window, Tumbling):
+        raise DeclarationError(f"{fold.uid}: window={fold.window!r}", next='give a window, as in Tumbling("1h").')
+    if fold.closes_by not in (WATERMARK, LOGICAL_TIME):
+        raise DeclarationError(f"{fold.uid}: closes_by={fold.closes_by!r}", next='give "watermark" or "logical_time".')
+    expiring = [d.name for d in fold.state.descriptors if d.ttl is not None]
+    refused = {
+        "deletes=True": (fold.deletes, "the message key of a delete names no window"),
+        f"a ttl ({', '.join(expiring)})": (expiring, "a window ends the life of its row itself"),
+        "publish=": (fold.publish, "publish the rows of closed windows from the sink"),
+    }
+    for what, (is_given, why) in refused.items():
+        if is_given:
+            raise DeclarationError(f"{fold.uid}: {what} with a window: {why}", next="leave one of them out.")
+    if fold.sink is not None and not fold.sink.traits.is_transactional:
+        raise DeclarationError(
+            f"{fold.uid}: {type(fold.sink).__name__} for closed windows",
+            next="give a DeltaSink: no other is ready yet.",
+        )
+
+
+def with_closed_row(fold: "Fold", schema: "OperatorSchema") -> "Fold":
+    """Returns a fold whose `row` has the columns of a closed window: key, bounds, and the fields of its state.
+
+    Raises:
+        DeclarationError: a sink does not fit the row.
+    """
+    hints: dict[str, Any] = {key.name: _python_type(key.type) for key in schema.keys}
+    hints |= {d.name: d.hint for d in fold.state.descriptors}
+    made, found = (
+        make_dataclass("".join(p.title() for p in fold.uid.split("_")), [*hints.items()], frozen=True),
+        replace(fold),
+    )
+    object.__setattr__(found, "row", made)
+    check_outputs(found.uid, found.outputs)
+    return found
+
+
+_TYPES: Mapping[str, type] = {
+    "str": str, "int": int, "bool": bool, "date": date, "timestamp": datetime,
+}  # fmt: skip
+
+
+def _python_type(of: FieldType) -> Any:
+    """The annotation of a key column; Enums, UUIDs and times have the type in which they are stored."""
+    return Annotated[Decimal, Precision(of.digits, of.scale)] if of.kind == "decimal" else _TYPES[of.kind]

@@ -1,0 +1,166 @@
+"""Commands over a fold with windows, in a warehouse on disk: reads, restores, exports, and the refused ones."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.support.cli import Command
+from tests.support.disk import DiskPipeline, ParquetFiles
+from tests.support.disk_context import commands_over
+from tests.support.window_cases import START
+from tidemark.model.portable_sql.dialects import DUCKDB
+from tidemark.operations import reads
+from tidemark.readers.portable_query import duckdb_query
+
+DECLARATION = """
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
+
+
+@dataclass(frozen=True)
+class Sale:
+    shop: str
+    cents: int
+    at: datetime
+
+
+class Sales(state.Keyed):
+    n: int = state.count()
+    cents: int | None = state.sum("cents")
+
+
+shops = Pipeline(
+    name="shops",
+    source=KafkaSource("sales", Sale, event_time="at", watermark=Watermark(delay="1m")),
+    operators=[Fold("sold", key_by="shop", state=Sales, window=Tumbling("$size"), sink=DeltaSink("sold"))],
+)
+"""
+
+
+class WindowedShops:
+    """The command line over a warehouse."""
+
+    def __init__(self, home: Path) -> None:
+        self.tidemark = Command(home=home, broker="nowhere:1", spark="local[1]")
+        self.declare("1h")
+        found = self.tidemark.context.pipeline("shops")
+        self.disk = DiskPipeline(self.tidemark.warehouse, found, "sales", partitions=1)
+
+    def declare(self, size: str) -> None:
+        self.tidemark.declare(DECLARATION, file="shops.py", size=size)
+
+    def sell(self, *sales: tuple[str, int, int]) -> None:
+        """Sells at minutes: (shop, minute, cents)."""
+        for shop, minute, cents in sales:
+            at = START + timedelta(minutes=minute)
+            value = json.dumps({"shop": shop, "cents": cents, "at": at.isoformat()}).encode()
+            self.disk.send([(0, value, int(at.timestamp() * 1000))])
+
+    def run(self, *sales: tuple[str, int, int]) -> Any:
+        self.sell(*sales)
+        return self("run", "shops", "--json").ok().json
+
+    def __call__(self, *words: str) -> Any:
+        with commands_over(self.disk):
+            return self.tidemark(*words)
+
+    def closed(self) -> list[tuple[Any, ...]]:
+        """The rows of the sink: shop, minute of the end, count, sum."""
+        newest = reads.get_checkpoint(self.tidemark.context, "shops")
+        rows = ParquetFiles(str(self.tidemark.warehouse), {}).rows(newest.sinks["sold"].handle)
+        return sorted((r["shop"], (r["window_end"] - START) // timedelta(minutes=1), r["n"], r["cents"]) for r in rows)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> WindowedShops:
+    """Three checkpoints; the hour to minute 60 closes in the second."""
+    made = WindowedShops(tmp_path)
+    made.run(("a", 5, 70), ("b", 50, 20))
+    made.run(("a", 62, 1))
+    made.run(("a", 59, 1000), ("b", 70, 2))
+    return made
+
+
+def test_reads_show_open_windows_and_the_frontier(line: WindowedShops) -> None:
+    assert line.closed() == [("a", 60, 1, 70), ("b", 60, 1, 20)]
+    shown = line("checkpoint", "show", "shops", "3", "--json").ok().json
+    frontier = shown["sealed"]["facts"]["clocks"]["sold"]["watermark_ms"]
+    assert frontier == int((START + timedelta(minutes=69)).timestamp() * 1000)
+    rows = line("state", "sql", "shops", "SELECT shop, n, cents FROM sold ORDER BY shop", "--json").ok().json
+    assert rows == [{"shop": "a", "n": 1, "cents": 1}, {"shop": "b", "n": 1, "cents": 2}]
+    before = line("state", "sql", "shops", "SELECT shop, cents FROM sold_at(1) ORDER BY shop", "--json").ok().json
+    assert before == [{"shop": "a", "cents": 70}, {"shop": "b", "cents": 20}]
+    query = "SELECT checkpoint, late, frontier IS NOT NULL AS known FROM checkpoint_states ORDER BY 1"
+    assert line("state", "sql", "shops", query, "--json").ok().json == [
+        {"checkpoint": 1, "late": 0, "known": True},
+        {"checkpoint": 2, "late": 0, "known": True},
+        {"checkpoint": 3, "late": 1, "known": True},
+    ]
+    key = ["a", (START + timedelta(hours=1)).isoformat(), (START + timedelta(hours=2)).isoformat()]
+    options = [word for part in key for word in ("--key", part)]
+    found = line("state", "show", "shops", "sold", *options, "--json")
+    assert [row["cents"] for row in found.ok().json] == [1]
+    assert "late" in line("dead-letters", "list", "shops", "sold").ok().out
+
+
+def test_the_stored_query_hides_closed_windows_without_tidemark(line: WindowedShops) -> None:
+    context = line.tidemark.context
+    for number, right in ((1, [("a", 70), ("b", 20)]), (3, [("a", 1), ("b", 2)])):
+        found = reads.get_checkpoint(context, "shops", number)
+        text = duckdb_query(
+            str(line.tidemark.warehouse), found, "sold", reads.get_query(context, found, "sold", DUCKDB)
+        )
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            assert sorted((shop, cents) for shop, _, _, _, cents, *_ in connection.sql(text).fetchall()) == right
+
+
+def test_a_compaction_drops_closed_windows_and_changes_no_answer(line: WindowedShops) -> None:
+    before = line("state", "show", "shops", "sold", "--json").ok().out
+    line("compact", "shops", "--full").ok()
+    line.run(("c", 71, 3))
+    compacted = reads.get_checkpoint(line.tidemark.context, "shops").handles["sold"]
+    assert compacted.rows == 3, "two rows of the compaction, and the new run"
+    after = line("state", "sql", "shops", "SELECT shop, cents FROM sold ORDER BY shop", "--json").ok().json
+    assert after == [{"shop": "a", "cents": 1}, {"shop": "b", "cents": 2}, {"shop": "c", "cents": 3}]
+    assert '"cents"' in before
+    line("verify", "shops").ok()
+
+
+def test_a_restore_takes_the_sink_back_and_closes_again(line: WindowedShops) -> None:
+    refused = line("restore", "shops", "--checkpoint", "1", "--execute")
+    refused.failed(2, "a restore that keeps sinks is not supported", "--restore-sinks")
+    line("restore", "shops", "--checkpoint", "1", "--restore-sinks", "--execute").ok()
+    assert line.closed() == []
+    line.run()
+    # All records are one batch now: the sale of minute 59 comes before the frontier moves.
+    assert line.closed() == [("a", 60, 2, 1070), ("b", 60, 1, 20)]
+
+
+def test_an_export_has_the_frontier_and_an_import_goes_on_from_it(line: WindowedShops, tmp_path: Path) -> None:
+    line("export", "shops", "--to", str(tmp_path / "out")).ok()
+    told = json.loads((tmp_path / "out" / "export.json").read_text())["body"]
+    assert told["clocks"]["sold"]["watermark_ms"] == int((START + timedelta(minutes=69)).timestamp() * 1000)
+
+
+def test_another_size_needs_another_uid_and_another_lateness_does_not(line: WindowedShops) -> None:
+    line.declare("30m")
+    line.sell(("a", 80, 1))
+    line.disk.pipeline = line.tidemark.context.pipeline("shops")
+    line("run", "shops").failed(2, "window_end of tumbling windows of 3600000 ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["erase", "shops", "sold", "--key", "a"], "an erasure is not supported"),
+    ],
+)
+def test_what_is_not_ready_is_refused(line: WindowedShops, words: list[str], what: str) -> None:
+    line(*words).failed(2, what)

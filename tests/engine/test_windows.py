@@ -1,0 +1,46 @@
+"""Folds with windows on Spark: equal to the twin and to a brute force, at every checkpoint."""
+
+import os
+import random
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.window_cases import Model, agree, key_of, pipeline, random_batches, random_rules, record
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+CASES = 4 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+
+
+def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: Path) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    for case in range(CASES):
+        rules = random_rules(chance)
+        declared, model = pipeline(rules), Model(rules)
+        twin = TwinPipeline(declared)
+        line = SparkPipeline(declared, spark=spark, root=tmp_path / str(case))
+        for batch in random_batches(chance, rules):
+            records = [record(sent) for sent in batch]
+            model.checkpoint(batch)
+            one, other = twin.checkpoint(records), line.checkpoint(records)
+            assert one.sealed.facts == other.sealed.facts
+            for mine, its in zip(one.sealed.acks, other.sealed.acks, strict=True):
+                counts = [
+                    (a.read, a.applied, a.filtered, a.dead_lettered, a.late, a.keys, a.emitted) for a in (mine, its)
+                ]
+                assert counts[0] == counts[1], mine.uid
+            for uid in ("sold", "days", "ever"):
+                assert line.state(uid, other) == twin.state(uid, one), uid
+                assert line.letters(uid, other) == twin.letters(uid, one), uid
+            for uid in ("sold", "days"):
+                assert line.emitted(uid, other) == twin.emitted(uid, one), uid
+            agree(model, line.state("sold", other), model.open)
+            agree(model, line.emitted("sold", other), model.closed)
+            closed = {key_of(row): (row["hours"], row["cents"]) for row in line.emitted("days", other)}
+            assert closed == Model.sums(model.closed_days)
+            ack = other.ack("sold")
+            assert ack is not None and ack.late == model.late
+        for deepest in (False, True):
+            assert line.compacted("sold", other, deepest=deepest) == twin.compacted("sold", one, deepest=deepest)

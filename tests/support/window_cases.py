@@ -1,0 +1,204 @@
+"""Random sales for folds with windows, and a brute-force model of them without product code."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
+from tidemark.testing import Record
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+MINUTE = 60_000
+SHOPS = ("a", "b", "c")
+
+
+@dataclass(frozen=True)
+class Sale:
+    """One record."""
+
+    shop: str | None
+    cents: int
+    at: datetime
+
+
+class Sales(state.Keyed):
+    """Per shop and window."""
+
+    n: int = state.count()
+    cents: int | None = state.sum("cents")
+    least: int | None = state.min("cents")
+    last: int | None = state.latest("cents")
+    seen: list[int] = state.distinct("cents")
+
+
+class Day(state.Keyed):
+    """Of the rows of closed windows."""
+
+    hours: int = state.count()
+    cents: int | None = state.sum("cents")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a case declares, in minutes."""
+
+    size: int = 10
+    day: int = 30
+    delay: int = 0
+    lateness: int = 0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A sale: partition, shop (None = no key), minute, cents."""
+
+    partition: int
+    shop: str | None
+    minute: int
+    cents: int
+
+
+def pipeline(rules: Rules, where: str | None = "cents <> 7") -> Pipeline:
+    """Windows per shop, windows over their rows, and a fold of them without windows."""
+    return Pipeline(
+        name="shops",
+        source=KafkaSource("sales", Sale, event_time="at", watermark=Watermark(delay=f"{rules.delay}m")),
+        operators=[
+            Fold(
+                "sold",
+                key_by="shop",
+                state=Sales,
+                where=where,
+                window=Tumbling(f"{rules.size}m"),
+                lateness=f"{rules.lateness}m",
+                sink=DeltaSink("sold"),
+            ),
+            Fold(
+                "days", key_by="shop", state=Day, input="sold", window=Tumbling(f"{rules.day}m"), sink=DeltaSink("days")
+            ),
+            Fold("ever", key_by="shop", state=Day, input="sold"),
+        ],
+        max_dead_letters=1.0,
+    )
+
+
+def record(sent: Sent) -> Record:
+    """The record of a sale."""
+    value = Sale(sent.shop, sent.cents, START + timedelta(minutes=sent.minute))
+    return Record(value=value, partition=sent.partition)
+
+
+Key = tuple[str, int]
+"""Shop, and the minute at which a window ends."""
+
+
+@dataclass
+class Model:
+    """What must happen, one checkpoint after the other; minutes since the start."""
+
+    rules: Rules
+    open: dict[Key, list[tuple[int, int]]] = field(default_factory=dict)
+    closed: dict[Key, list[tuple[int, int]]] = field(default_factory=dict)
+    greatest: dict[int, int] = field(default_factory=dict)
+    watermark: int | None = None
+    frontier: int | None = None
+    day_frontier: int | None = None
+    days: dict[Key, list[int]] = field(default_factory=dict)
+    closed_days: dict[Key, list[int]] = field(default_factory=dict)
+    late: int = 0
+    read: int = 0
+
+    def checkpoint(self, batch: Sequence[Sent]) -> None:
+        """Reads a batch; all partitions that ever had a record count."""
+        self.late = 0
+        for sale in batch:
+            self.read += 1
+            end = sale.minute // self.rules.size * self.rules.size + self.rules.size
+            self.greatest[sale.partition] = max(sale.minute, self.greatest.get(sale.partition, sale.minute))
+            if sale.cents == 7 or sale.shop is None:
+                continue
+            if self.frontier is not None and end <= self.frontier:
+                self.late += 1
+            else:
+                self.open.setdefault((sale.shop, end), []).append((sale.minute, sale.cents))
+        if self.greatest:
+            least = min(self.greatest.values()) - self.rules.delay
+            self.watermark = least if self.watermark is None else max(self.watermark, least)
+            frontier = self.watermark - self.rules.lateness
+            self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)
+        for key in sorted(self.open):
+            if self.frontier is not None and key[1] <= self.frontier:
+                assert key not in self.closed, "a window closes once"
+                self.closed[key] = self.open.pop(key)
+                shop, end = key
+                last = end * MINUTE - 1  # a row of a closed window has the last millisecond of it
+                day = last // (self.rules.day * MINUTE) * self.rules.day + self.rules.day
+                self.days.setdefault((shop, day), []).append(sum(cents for _, cents in self.closed[key]))
+        self.day_frontier = self.frontier
+        for key in sorted(self.days):
+            if self.day_frontier is not None and key[1] <= self.day_frontier:
+                assert key not in self.closed_days, "a window of windows closes once"
+                self.closed_days[key] = self.days.pop(key)
+
+    def rows(self, of: dict[Key, list[tuple[int, int]]]) -> dict[Key, tuple[Any, ...]]:
+        """The fields of each window: count, sum, minimum, the latest by time, and the different ones."""
+        return {
+            key: (
+                len(found),
+                sum(c for _, c in found),
+                min(c for _, c in found),
+                {c for m, c in found if m == max(m for m, _ in found)},
+                sorted({c for _, c in found}),
+            )
+            for key, found in of.items()
+        }
+
+    @staticmethod
+    def sums(of: dict[Key, list[int]]) -> dict[Key, tuple[int, int]]:
+        """The fields of each window over windows."""
+        return {key: (len(found), sum(found)) for key, found in of.items()}
+
+
+def key_of(row: Any) -> Key:
+    """The key of a row of the product."""
+    return row["shop"], (row["window_end"] - START) // timedelta(minutes=1)
+
+
+def agree(model: Model, rows: Sequence[Any], of: dict[Key, list[tuple[int, int]]]) -> None:
+    """Compares rows with windows; of several latest sales in one minute any may be the last."""
+    expected = model.rows(of)
+    found = {key_of(row): row for row in rows}
+    assert len(found) == len(rows), "one row per key and window"
+    assert found.keys() == expected.keys()
+    for key, row in found.items():
+        n, cents, least, last, seen = expected[key]
+        assert (row["n"], row["cents"], row["least"], sorted(row["seen"])) == (n, cents, least, seen), key
+        assert row["last"] in last
+        assert row["window_end"] - row["window_start"] == timedelta(minutes=model.rules.size)
+
+
+def random_batches(chance: random.Random, rules: Rules) -> list[list[Sent]]:
+    """Batches whose time moves forward, with records that come too late, without a key, or filtered."""
+    now, found = 0, []
+    for _ in range(chance.randrange(2, 6)):
+        batch = []
+        for _ in range(chance.choice([0, 1, 6, 12])):
+            now += chance.choice([0, 0, 1, 2, 5])
+            minute = now - chance.choice([0, 0, 1, 3, 9, 25])
+            shop = chance.choice([*SHOPS, *SHOPS, None])
+            batch.append(Sent(chance.randrange(2), shop, minute, chance.choice([1, 2, 3, 5, 7])))
+        now += chance.choice([0, rules.size, 3 * rules.size])
+        found.append(batch)
+    return found
+
+
+def random_rules(chance: random.Random) -> Rules:
+    """Random rules."""
+    return Rules(
+        size=chance.choice([1, 5, 10]),
+        day=chance.choice([15, 20, 30]),
+        delay=chance.choice([0, 1, 4]),
+        lateness=chance.choice([0, 2, 15]),
+    )
