@@ -20,7 +20,7 @@ DECLARATION = """
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
+from tidemark import DeltaSink, FlatMap, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,29 @@ class Sales(state.Keyed):
     cents: int | None = state.sum("cents")
 
 
+@dataclass(frozen=True)
+class Big:
+    shop: str
+
+
+def big(row):
+    raise ValueError("no")
+
+
 shops = Pipeline(
     name="shops",
     source=KafkaSource("sales", Sale, event_time="at", watermark=Watermark(delay="1m")),
-    operators=[Fold("sold", key_by="shop", state=Sales, window=Tumbling("$size"), sink=DeltaSink("sold"))],
+    operators=[
+        Fold("sold", key_by="shop", state=Sales, window=Tumbling("$size"), sink=DeltaSink("sold")),
+        $more
+    ],
+    max_dead_letters=1.0,
 )
+"""
+
+
+FAILING = """
+        FlatMap("big", function=big, input="sold", emits=Big, sink=DeltaSink("big"), on_error="dead_letter"),
 """
 
 
@@ -52,8 +70,8 @@ class WindowedShops:
         found = self.tidemark.context.pipeline("shops")
         self.disk = DiskPipeline(self.tidemark.warehouse, found, "sales", partitions=1)
 
-    def declare(self, size: str) -> None:
-        self.tidemark.declare(DECLARATION, file="shops.py", size=size)
+    def declare(self, size: str, *, failing: bool = False) -> None:
+        self.tidemark.declare(DECLARATION, file="shops.py", size=size, more=FAILING if failing else "")
 
     def sell(self, *sales: tuple[str, int, int]) -> None:
         """Sells at minutes: (shop, minute, cents)."""
@@ -147,6 +165,16 @@ def test_an_export_has_the_frontier_and_an_import_goes_on_from_it(line: Windowed
     line("export", "shops", "--to", str(tmp_path / "out")).ok()
     told = json.loads((tmp_path / "out" / "export.json").read_text())["body"]
     assert told["clocks"]["sold"]["watermark_ms"] == int((START + timedelta(minutes=69)).timestamp() * 1000)
+
+
+def test_letters_of_closed_windows_are_kept_and_their_redrive_is_refused(line: WindowedShops) -> None:
+    line.declare("1h", failing=True)
+    line.disk.pipeline = line.tidemark.context.pipeline("shops")
+    line.run(("a", 200, 1))
+    assert "process_failed" in line("dead-letters", "list", "shops", "big").ok().out
+    refused = line("dead-letters", "redrive", "shops", "big", "--out-of-order", "--execute")
+    refused.failed(2, "big gets rows of the closed windows of sold", "backfill")
+    line("dead-letters", "redrive", "shops", "sold", "--execute").failed(2, "its windows close", "--out-of-order")
 
 
 def test_another_size_needs_another_uid_and_another_lateness_does_not(line: WindowedShops) -> None:

@@ -2,6 +2,7 @@
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import NotFoundError, UsageError
+from tidemark.model.core.names import operator_of
 
 
 def current_uid(pipeline: Pipeline, uid: str) -> str | None:
@@ -75,12 +76,24 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
         return [f"{why} of {reader}, which reads it" for reader, reasons in behind for why in reasons]
     found = ["it is a Process"] if schema.kind == "process" else []
     found += ["deletes=True"] if schema.deletes else []
+    found += ["its windows close"] if schema.window is not None else []
     for field in schema.fields:
         if field.state_kind.depends_on_arrival:
             found.append(f"{field.name} is a state.{field.state_kind.shown}")
         if field.ttl is not None:
             found.append(f"{field.name} has a ttl")
     return found
+
+
+def _windows_before(pipeline: Pipeline, uid: str) -> str | None:
+    """Returns the fold whose closed windows reach an operator; None if records of Kafka do."""
+    name = upstream_of(pipeline, uid)
+    while name is not None:
+        above = operator_of(name, pipeline.schemas())
+        if pipeline.schemas()[above].window is not None:
+            return above
+        name = upstream_of(pipeline, above)
+    return None
 
 
 def refuse_late(pipeline: Pipeline, uid: str, *, out_of_order: bool) -> str:
@@ -91,6 +104,12 @@ def refuse_late(pipeline: Pipeline, uid: str, *, out_of_order: bool) -> str:
             not accept that.
     """
     name = input_name(pipeline, uid)
+    if windows := _windows_before(pipeline, uid):
+        raise UsageError(
+            f"{uid} gets rows of the closed windows of {windows}: a redrive of them is not supported yet",
+            safe="nothing was written; the letters are kept.",
+            next="repeat the checkpoints with the corrected code by a backfill.",
+        )
     reasons = arrival_reasons(pipeline, uid)
     if reasons and not out_of_order:
         raise UsageError(
