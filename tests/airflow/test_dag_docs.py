@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import Broadcast, FlatMap, Fold, KafkaSource, Pipeline, Process, state
+from tidemark import Broadcast, FlatMap, Fold, KafkaSource, Pipeline, Process, Tumbling, state
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
@@ -95,3 +95,17 @@ def test_the_page_has_conditions_and_expressions_of_keys(airflow_home: Path) -> 
         ],
         ["`seen`", "`sales` where `shop <> 'x'`", "`shop`", "`n` (value)"],
     ]
+
+
+def test_the_page_says_how_windows_close(airflow_home: Path) -> None:
+    from tidemark.airflow.dag_docs import explain
+
+    fold = Fold("hours", key_by="shop", state=Sold, window=Tumbling("1h"), lateness="5m", closes_by="logical_time")
+    page = explain(
+        Pipeline(name="shop", source=KafkaSource("sales", Sale), operators=[fold]),
+        "on demand",
+        is_cut=False,
+        retention=None,
+    )
+    closes = "`shop`, in tumbling windows of 3600000 ms that close by `logical_time` with 5m for late records"
+    assert f"| `hours` | `sales` | {closes} | `n` (count) |" in page

@@ -4,7 +4,7 @@ import re
 
 from tidemark.airflow.assets import topic_names
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.operators import Operator
+from tidemark.declare.operators import Fold, Operator
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.retention import Retention
 from tidemark.declare.sources import Broadcast, DeltaTable
@@ -78,7 +78,10 @@ def _row(pipeline: Pipeline, operator: Operator, schema: OperatorSchema) -> str:
     fields = ", ".join(
         f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
     )
-    keys = ", ".join(_key(k) for k in schema.keys) if operator.key_by else "all records"
+    keys = ", ".join(_key(k) for k in schema.own_keys) if operator.key_by else "all records"
+    if isinstance(operator, Fold) and schema.window is not None:
+        late = f" with {operator.lateness} for late records" if operator.lateness_ms else ""
+        keys += f", in {schema.window.shown} that close by {_code(operator.closes_by)}{late}"
     return f"| `{operator.uid}` | {reads} | {keys} | {fields} |"
 
 

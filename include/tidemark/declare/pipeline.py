@@ -318,8 +318,8 @@ class Pipeline:
 
     @property
     def recorded_inputs(self) -> dict[str, str]:
-        """The input of every operator by uid, as plans record it: only if one is a FlatMap or has several outputs."""
-        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 for o in self.operators)
+        """The input of every operator by uid, as plans record it: only with FlatMaps, windows or several outputs."""
+        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 or o in self.windowed for o in self.operators)
         return {o.uid: self.input_of(o) for o in self.operators} if is_recorded else {}
 
     def readers(self, name: str) -> tuple[str, ...]:

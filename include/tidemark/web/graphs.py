@@ -130,7 +130,9 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
     for uid, schema in plan.schemas.items():
         ack = None if found is None else found.ack(uid)
         name = f"operator {uid}"
-        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(map(_key_text, schema.keys)) or "none"}
+        facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(map(_key_text, schema.own_keys)) or "none"}
+        if schema.window is not None:
+            facts["windows"] = schema.window.shown
         if schema.where is not None:
             facts["where"] = schema.where.text
         if uid in plan.inputs:

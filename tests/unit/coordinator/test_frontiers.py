@@ -152,6 +152,7 @@ def test_a_window_behind_windows_follows_their_frontier() -> None:
     assert (frontier(found), frontier(found, "days")) == (4.1, 4.1)
     (row,) = made.tables.rows(found.sinks["days"].handle)
     assert row["n"] == 2, "the hour up to 4:00 closed in the same checkpoint and is not late"
+    assert found.plan.inputs == {"hours": "records", "days": "hours"}, "the lineage graph needs it"
     assert found.plan.clocks["days"].frontier is not None and found.plan.clocks["days"].frontier.inputs == ("hours",)
 
 

@@ -115,7 +115,7 @@ class CheckpointPlan:
         redrives: dead letters of the parent that it redrives, per operator (adr/0040).
         requests_seen: number of the newest request for a redrive that it or an ancestor on its timeline has seen.
         inputs: per uid the source or the output that an operator reads, for the graph of a checkpoint; empty if no
-            operator is a FlatMap or has several outputs.
+            operator is a FlatMap, has windows or several outputs.
         clocks: the rule of each source that declares a watermark, and its clock after the parent (adr/0052).
         caps_event_time: whether an event time ahead of the logical time counts as that for accesses of state and for
             the watermark (adr/0053); not in plans of release 0.1.
