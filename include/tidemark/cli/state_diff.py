@@ -36,8 +36,8 @@ def diff(
 
     --keys-only reads only the key columns of changed rows. By default, the changed keys are also looked up in the
     older state; if they are spread over it, that reads all of its key columns, often most of its bytes. --values also
-    reads the row groups of both states that hold the keys shown. If a field has a ttl, or the declaration has changed,
-    every variant reads both states in full. The last line reports the bytes read.
+    reads the row groups of both states that hold the keys shown. If a field has a ttl, windows close, or the
+    declaration has changed, every variant reads both states in full. The last line reports the bytes read.
 
     Examples:
       tidemark state diff flights aircraft --from chk-3 --to chk-9

@@ -161,8 +161,8 @@ class Comparison:
 
 
 def expires(schema: OperatorSchema) -> bool:
-    """Whether values of a state vanish without a record that touches their key."""
-    return any(f.ttl is not None for f in schema.fields)
+    """Whether values of a state vanish without a record that touches their key: they expire, or windows close."""
+    return schema.window is not None or any(f.ttl is not None for f in schema.fields)
 
 
 def _by_candidates(of: Comparison, ask: QueryRunner, detail: Detail, limit: int | None) -> Diff:
