@@ -4,10 +4,22 @@ import os
 import random
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.spark import SparkPipeline, TwinPipeline
-from tests.support.window_cases import Model, agree, key_of, pipeline, random_batches, random_rules, record
+from tests.support.window_cases import (
+    Model,
+    Rules,
+    Sent,
+    agree,
+    key_of,
+    pipeline,
+    random_batches,
+    random_rules,
+    record,
+)
+from tidemark.errors import StateOverflowError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES = 4 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
@@ -44,3 +56,13 @@ def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: P
             assert ack is not None and ack.late == model.late
         for deepest in (False, True):
             assert line.compacted("sold", other, deepest=deepest) == twin.compacted("sold", one, deepest=deepest)
+
+
+def test_a_sum_that_does_not_fit_names_the_key_whether_its_window_closes_or_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for case, last in enumerate((5, 50)):
+        line = SparkPipeline(pipeline(Rules()), spark=spark, root=tmp_path / str(case))
+        huge = [Sent(0, "a", 1, 2**63 - 1), Sent(0, "a", 2, 1), Sent(0, "b", last, 1)]
+        with pytest.raises(StateOverflowError, match=r"sold: cents of key \(a, .*\) does not fit 64 bits"):
+            line.checkpoint([record(sent) for sent in huge])

@@ -15,7 +15,7 @@ from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
-from tidemark.engine.fold.fold import FoldTask, write_fold
+from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
@@ -199,17 +199,21 @@ class SparkBatch:
             row=fold.outputs[0].emitted,
             now=self._now,
             is_fed=self._is_fed(fold.uid),
+            applied=self.counts[fold.uid].applied,
         )
-        with overflows_of(fold.uid):
-            return close_windows(task, self._records(fold.uid) if self.counts[fold.uid].applied else None)
+        return close_windows(task, self._records(fold.uid) if task.applied else None)
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
         if uid in self._processed:
             if not self._processed[uid].written:
-                return WrittenRun(rows=0, files=())  # all of its windows are closed
-            with translate_spark_errors():
-                done = self._sorted(uid, self._processed[uid].run, folder)
+                return WrittenRun(rows=0, files=())
+            if uid in self._failing:
+                with translate_spark_errors():
+                    done = self._sorted(uid, self._processed[uid].run, folder)
+            else:
+                with named_overflows(self._records(uid), self._plan.schemas[uid]), translate_spark_errors():
+                    done = self._sorted(uid, self._processed[uid].run, folder)
         elif uid in self._copies:
             done = self._copy(uid, folder)
         else:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame
 
+from tidemark.engine.fold.fold import named_overflows
 from tidemark.engine.read.frames import fold
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
@@ -29,7 +31,7 @@ class ClosedWindows:
         uid: the operator.
         row: the struct of its emitted rows.
         run: the rows of the batch whose windows stay open.
-        written: how many there are.
+        written: upper bound of their number.
         closed: the rows of closed windows, finished, with their position.
         emitted: how many there are, by the uid of the output.
         kept: the cached frames.
@@ -79,6 +81,7 @@ class ClosingTask:
         row: the struct of its emitted rows.
         now: the clocks after the batch.
         is_fed: whether another operator emitted its records.
+        applied: how many records it applies.
     """
 
     warehouse: SparkWarehouse
@@ -87,6 +90,7 @@ class ClosingTask:
     row: FieldType
     now: Now
     is_fed: bool
+    applied: int
 
     @property
     def schema(self) -> OperatorSchema:
@@ -97,6 +101,8 @@ class ClosingTask:
 def close_windows(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
     """Folds the batch, and finishes the windows that the frontier has reached.
 
+    A frontier that has not moved closes nothing: then the run is that of a plain fold, and no query runs here.
+
     Args:
         task: the fold.
         records: the records of its input; None if it applies none.
@@ -105,38 +111,50 @@ def close_windows(task: ClosingTask, records: DataFrame | None) -> ClosedWindows
         StateOverflowError: a partial result does not fit.
         EngineError, StoreError: Spark failed, or a version of the state is missing.
     """
-    schema, plan, session = task.schema, task.plan, task.warehouse.session
+    if records is None:
+        return _closed(task, None)
+    with named_overflows(records, task.schema):
+        return _closed(task, records)
+
+
+def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
+    schema, plan = task.schema, task.plan
     before, after = plan.frontier_before(task.uid), task.now.frontiers.get(task.uid)
-    kept = list[DataFrame]()
     with translate_spark_errors():
-        run = task.warehouse.rows_of(schema, ())
+        run = task.warehouse.rows_of(schema, ()) if records is None else _folded(task, records)
+        if after is None or after == before:
+            return _output(task, run, None, ())
+        due, kept = list[DataFrame](), list[DataFrame]()
         if records is not None:
-            run = fold(records, schema, plan, task.now, emitted=task.is_fed).persist()
+            run = run.persist()
             kept.append(run)
-        closes = after is not None and after != before
-        open_run = run.where(f"`{END}` > {SPARK.instant(after)}") if after is not None and closes else run
-        due = list[DataFrame]()
-        if records is not None and closes:
-            due.append(run.where(f"`{END}` <= {SPARK.instant(after or 0)}"))
-        if plan.handles[task.uid] and closes:
-            since = f" AND `{END}` > {SPARK.instant(before)}" if before is not None else ""
+            due.append(run.where(f"`{END}` <= {SPARK.instant(after)}"))
+        if plan.handles[task.uid]:
+            since = "" if before is None else f" AND `{END}` > {SPARK.instant(before)}"
             stored = task.warehouse.stored_rows(schema, plan.handles[task.uid])
-            due.append(stored.where(f"`{END}` <= {SPARK.instant(after or 0)}{since}"))
-        closed = None
-        if due:
-            rows = due[0] if len(due) == 1 else due[0].unionByName(due[1])
-            closed = finish_rows(session, rows, schema, Now()).selectExpr("*", *_position(schema)).persist()
-            kept.append(closed)
-        counts = {task.uid: 0 if closed is None else closed.count()}
-        return ClosedWindows(
-            uid=task.uid,
-            row=task.row,
-            run=open_run,
-            written=0 if records is None else open_run.count(),
-            closed=closed,
-            emitted=counts,
-            kept=tuple(kept),
-        )
+            due.append(stored.where(f"`{END}` <= {SPARK.instant(after)}{since}"))
+        if not due:
+            return _output(task, run, None, ())
+        rows = reduce(DataFrame.unionByName, due)
+        finished = finish_rows(task.warehouse.session, rows, schema, Now())
+        closed = finished.selectExpr("*", *_position(schema)).persist()
+        return _output(task, run.where(f"`{END}` > {SPARK.instant(after)}"), closed, (*kept, closed))
+
+
+def _folded(task: ClosingTask, records: DataFrame) -> DataFrame:
+    return fold(records, task.schema, task.plan, task.now, emitted=task.is_fed)
+
+
+def _output(task: ClosingTask, run: DataFrame, closed: DataFrame | None, kept: tuple[DataFrame, ...]) -> ClosedWindows:
+    return ClosedWindows(
+        uid=task.uid,
+        row=task.row,
+        run=run,
+        written=task.applied,
+        closed=closed,
+        emitted={task.uid: 0 if closed is None else closed.count()},
+        kept=kept,
+    )
 
 
 def _position(schema: OperatorSchema) -> list[str]:

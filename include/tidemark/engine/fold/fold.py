@@ -1,5 +1,7 @@
 """Folds records by the key of an operator and writes the run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -72,12 +74,22 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     """
     schema = task.plan.schemas[task.uid]
     order = ["_key_group", *(key.name for key in schema.keys)]
-    with overflows_of(task.uid):
+    with named_overflows(records, schema), translate_spark_errors():
+        run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
+        files, bounded = files_for(task.at_most, task.plan.handles[task.uid]), bounded_columns(schema)
+        return write_rows(run, order, task.folder, files, bounded, observed)
+
+
+@contextmanager
+def named_overflows(records: DataFrame, schema: OperatorSchema) -> Iterator[None]:
+    """Runs a block that folds records, and names the operator, and the key if possible, if a result does not fit.
+
+    Raises:
+        StateOverflowError: a partial result of a key exceeds its type or limit.
+    """
+    with overflows_of(schema.uid):
         try:
-            with translate_spark_errors():
-                run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
-                files, bounded = files_for(task.at_most, task.plan.handles[task.uid]), bounded_columns(schema)
-                return write_rows(run, order, task.folder, files, bounded, observed)
+            yield
         except NumericOverflow as error:
             with translate_spark_errors():
                 key = overflowing_key(records, schema)
