@@ -161,9 +161,7 @@ def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[Operat
         UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
     """
     schema = _schema(context, name, request.uid)
-    refuse_windows(
-        schema, "an erasure", "let its windows close; then delete the rows of the key from its sink's table."
-    )
+    refuse_windows(schema, "an erasure", "let its windows close, and give its sink a keep_for: its rows then expire.")
     if schema.keeps_state:
         if request.by:
             raise UsageError(

@@ -173,6 +173,22 @@ def test_a_restore_and_a_fork_go_back_to_the_frontier_of_their_checkpoint() -> N
     assert (frontier(again), closed(again)) == (9.5, 1)
 
 
+def test_a_restore_that_renames_a_fold_takes_its_frontier_along() -> None:
+    made = bank()
+    visit(made, 1.5)
+    made.complete()
+    visit(made, 3.5)
+    second = made.complete()
+    assert closed(second) == 1, "its row is stored by the first checkpoint, and hidden"
+    (fold,) = made.pipeline.operators
+    made.pipeline = replace(made.pipeline, operators=[replace(fold, uid="by_hour")])
+    restored(made, checkpoint=second.id, restore_sinks=True, renamed={"hours": "by_hour"})
+    found = made.complete()
+    assert frontier(found, "by_hour") == frontier(second)
+    ack = found.ack("by_hour")
+    assert ack is not None and ack.emitted == 0, "the hour up to 2:00 is closed already"
+
+
 def test_a_renamed_fold_keeps_its_frontier() -> None:
     made = bank()
     visit(made, 3.5)

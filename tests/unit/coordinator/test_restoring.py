@@ -1,6 +1,6 @@
 """Dry runs of restores, claims, and what becomes of sinks: no row is doubled, none is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
@@ -64,6 +64,7 @@ class Asked(TypedDict, total=False):
     force: bool
     claim: bool
     restore_sinks: bool
+    renamed: Mapping[str, str]
     request: str
 
 

@@ -89,7 +89,7 @@ class RestorePoint:
             logical_time_ms=plan.logical_time_ms,
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,
-            clocks=found.sealed.facts.clocks,
+            clocks=self._named(found.sealed.facts.clocks),
             broadcast_versions=self._named(plan.broadcast_versions),
             broadcast_ids=self._named(plan.broadcast_ids),
             covered_until_ms=found.covered_until_ms,
