@@ -161,7 +161,7 @@ def test_a_restore_takes_the_sink_back_and_closes_again(line: WindowedShops) -> 
     assert line.closed() == [("a", 60, 2, 1070), ("b", 60, 1, 20)]
 
 
-def test_an_export_has_the_frontier_and_an_import_goes_on_from_it(line: WindowedShops, tmp_path: Path) -> None:
+def test_an_export_has_the_frontier(line: WindowedShops, tmp_path: Path) -> None:
     line("export", "shops", "--to", str(tmp_path / "out")).ok()
     told = json.loads((tmp_path / "out" / "export.json").read_text())["body"]
     assert told["clocks"]["sold"]["watermark_ms"] == int((START + timedelta(minutes=69)).timestamp() * 1000)

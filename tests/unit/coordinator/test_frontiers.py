@@ -10,10 +10,13 @@ import pytest
 from tests.support.bank import ASK, P0, P1, BankPipeline, at
 from tests.unit.coordinator.test_restoring import restored
 from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Tumbling, Watermark, state
+from tidemark.coordinator.plans.clock_rules import kept_clocks, plan_frontiers
+from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
+from tidemark.model.core.clocks import EventTimeClock, clocks_after
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.memory import ManualClock
@@ -220,3 +223,13 @@ def test_what_does_not_go_with_windows_is_refused(options: dict[str, Any], what:
         replace(pipeline(), operators=[Fold("hours", **{"key_by": "account", "state": Visits, **options})])
     with pytest.raises(DeclarationError, match="size='0s' is not a duration"):
         Tumbling("0s")
+
+
+def test_a_checkpoint_without_an_engine_keeps_the_frontier_and_the_next_goes_on_from_it() -> None:
+    before = {"hours": EventTimeClock(watermark_ms=DAY + 2 * HOUR_MS, is_idle=False)}
+    planned = kept_clocks(before)
+    assert clocks_after(planned, {}, DAY + 99 * HOUR_MS, {}) == before
+    made = plan_frontiers(pipeline(), Parent(clocks=before), None)["hours"]
+    assert made.before == before["hours"]
+    slower = EventTimeClock(watermark_ms=DAY, is_idle=False)
+    assert made.moved_by({"records": slower}).watermark_ms == DAY + 2 * HOUR_MS, "it never falls"
