@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidemark.declare.retention import Retention
     from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, TopicPattern
     from tidemark.declare.watermark import Watermark
-    from tidemark.declare.windows import Tumbling
+    from tidemark.declare.windows import Session, Sliding, Tumbling
     from tidemark.errors import TidemarkError
     from tidemark.reading import read_sink, read_state
     from tidemark.sinks import ConsoleSink, DeltaSink, KafkaSink
@@ -32,6 +32,8 @@ __all__ = [
     "Pipeline",
     "Process",
     "Retention",
+    "Session",
+    "Sliding",
     "TidemarkError",
     "TopicPattern",
     "Tumbling",
@@ -58,6 +60,8 @@ _HOMES = {
     "Pipeline": "tidemark.declare.pipeline",
     "Process": "tidemark.declare.operators",
     "Retention": "tidemark.declare.retention",
+    "Session": "tidemark.declare.windows",
+    "Sliding": "tidemark.declare.windows",
     "TidemarkError": "tidemark.errors",
     "TopicPattern": "tidemark.declare.sources",
     "Tumbling": "tidemark.declare.windows",

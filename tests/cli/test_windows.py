@@ -20,7 +20,7 @@ DECLARATION = """
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidemark import DeltaSink, FlatMap, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
+from tidemark import DeltaSink, FlatMap, Fold, KafkaSource, Pipeline, Session, Sliding, Tumbling, Watermark, state
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ shops = Pipeline(
     name="shops",
     source=KafkaSource("sales", Sale, event_time="at", watermark=Watermark(delay="1m")),
     operators=[
-        Fold("sold", key_by="shop", state=Sales, window=Tumbling("$size"), sink=DeltaSink("sold")),
+        Fold("sold", key_by="shop", state=Sales, window=$window, sink=DeltaSink("sold")),
         $more
     ],
     max_dead_letters=1.0,
@@ -61,17 +61,20 @@ FAILING = """
 """
 
 
+HOURS = 'Tumbling("1h")'
+
+
 class WindowedShops:
     """The command line over a warehouse."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, window: str = HOURS) -> None:
         self.tidemark = Command(home=home, broker="nowhere:1", spark="local[1]")
-        self.declare("1h")
+        self.declare(window)
         found = self.tidemark.context.pipeline("shops")
         self.disk = DiskPipeline(self.tidemark.warehouse, found, "sales", partitions=1)
 
-    def declare(self, size: str, *, failing: bool = False) -> None:
-        self.tidemark.declare(DECLARATION, file="shops.py", size=size, more=FAILING if failing else "")
+    def declare(self, window: str, *, failing: bool = False) -> None:
+        self.tidemark.declare(DECLARATION, file="shops.py", window=window, more=FAILING if failing else "")
 
     def sell(self, *sales: tuple[str, int, int]) -> None:
         """Sells at minutes: (shop, minute, cents)."""
@@ -139,6 +142,45 @@ def test_the_stored_query_hides_closed_windows_without_tidemark(line: WindowedSh
             assert sorted((shop, cents) for shop, _, _, _, cents, *_ in connection.sql(text).fetchall()) == right
 
 
+@pytest.mark.parametrize(
+    ("window", "right"),
+    [
+        ('Sliding("1h", every="30m")', [("a", 60, 120, 1), ("a", 30, 90, 1001), ("b", 60, 120, 2), ("b", 30, 90, 22)]),
+        ('Session("15m")', [("a", 62, 77, 1), ("b", 70, 85, 2)]),
+    ],
+)
+def test_panes_and_sessions_are_windows_for_every_reader(
+    tmp_path: Path, window: str, right: list[tuple[Any, ...]]
+) -> None:
+    line = WindowedShops(tmp_path, window)
+    line.run(("a", 5, 70), ("b", 50, 20))
+    line.run(("a", 62, 1))
+    line.run(("a", 59, 1000), ("b", 70, 2))
+
+    def minutes(row: Any) -> tuple[Any, ...]:
+        start, end = ((row[bound] - START) // timedelta(minutes=1) for bound in ("window_start", "window_end"))
+        return row["shop"], start, end, row["cents"]
+
+    context = line.tidemark.context
+    found = reads.get_checkpoint(context, "shops")
+    text = duckdb_query(str(line.tidemark.warehouse), found, "sold", reads.get_query(context, found, "sold", DUCKDB))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        assert sorted(map(minutes, connection.sql(text).to_arrow_table().to_pylist())) == sorted(right)
+    query = "SELECT shop, window_end, cents FROM sold"
+    shown = line("state", "sql", "shops", query, "--json").ok().json
+    assert sorted((r["shop"], r["cents"]) for r in shown) == sorted((shop, cents) for shop, _, _, cents in right)
+    bounds = [(START + timedelta(minutes=at)).isoformat() for at in right[0][1:3]]
+    key = [word for part in (right[0][0], *bounds) for word in ("--key", part)]
+    assert [row["cents"] for row in line("state", "show", "shops", "sold", *key, "--json").ok().json] == [right[0][3]]
+    line("compact", "shops", "--full").ok()
+    line.run(("c", 71, 3))
+    again = line("state", "sql", "shops", query, "--json").ok().json
+    assert sorted((r["shop"], r["cents"]) for r in again if r["shop"] != "c") == sorted((r[0], r[3]) for r in right)
+    line("verify", "shops").ok()
+    line("export", "shops", "--to", str(tmp_path / "out")).ok()
+
+
 def test_a_compaction_drops_closed_windows_and_changes_no_answer(line: WindowedShops) -> None:
     before = line("state", "show", "shops", "sold", "--json").ok().out
     line("compact", "shops", "--full").ok()
@@ -179,7 +221,7 @@ def test_a_diff_has_the_windows_that_closed_although_no_row_says_so(line: Window
 
 
 def test_letters_of_closed_windows_are_kept_and_their_redrive_is_refused(line: WindowedShops) -> None:
-    line.declare("1h", failing=True)
+    line.declare(HOURS, failing=True)
     line.disk.pipeline = line.tidemark.context.pipeline("shops")
     line.run(("a", 200, 1))
     assert "process_failed" in line("dead-letters", "list", "shops", "big").ok().out
@@ -189,7 +231,7 @@ def test_letters_of_closed_windows_are_kept_and_their_redrive_is_refused(line: W
 
 
 def test_another_size_needs_another_uid_and_another_lateness_does_not(line: WindowedShops) -> None:
-    line.declare("30m")
+    line.declare('Tumbling("30m")')
     line.sell(("a", 80, 1))
     line.disk.pipeline = line.tidemark.context.pipeline("shops")
     line("run", "shops").failed(2, "window_end of tumbling windows of 3600000 ms")

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.window_cases import (
+    KINDS,
     Model,
     Rules,
     Sent,
@@ -22,14 +23,14 @@ from tests.support.window_cases import (
 from tidemark.errors import StateOverflowError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = 4 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = 6 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 
 
 def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: Path) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED}")
     chance = random.Random(SEED)
     for case in range(CASES):
-        rules = random_rules(chance)
+        rules = random_rules(chance, KINDS[case % len(KINDS)])
         declared, model = pipeline(rules), Model(rules)
         twin = TwinPipeline(declared)
         line = SparkPipeline(declared, spark=spark, root=tmp_path / str(case))

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Tumbling, Watermark, state
+from tidemark import DeltaSink, Fold, KafkaSource, Pipeline, Session, Sliding, Tumbling, Watermark, state
 from tidemark.testing import Record
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE = 60_000
+EPOCH = int(START.timestamp()) // 60
+"""Minutes before the start."""
 SHOPS = ("a", "b", "c")
+KINDS = ("tumbling", "sliding", "session")
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,21 @@ class Day(state.Keyed):
 
 @dataclass(frozen=True)
 class Rules:
-    """What a case declares, in minutes."""
+    """What a case declares, in minutes; `size` is also the gap of sessions."""
 
     size: int = 10
+    every: int = 0
+    sessions: bool = False
     day: int = 30
     delay: int = 0
     lateness: int = 0
+
+    @property
+    def window(self) -> Tumbling | Sliding | Session:
+        """As a pipeline declares them."""
+        if self.sessions:
+            return Session(f"{self.size}m")
+        return Sliding(f"{self.size}m", every=f"{self.every}m") if self.every else Tumbling(f"{self.size}m")
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ def pipeline(rules: Rules, where: str | None = "cents <> 7") -> Pipeline:
                 key_by="shop",
                 state=Sales,
                 where=where,
-                window=Tumbling(f"{rules.size}m"),
+                window=rules.window,
                 lateness=f"{rules.lateness}m",
                 sink=DeltaSink("sold"),
             ),
@@ -90,8 +102,10 @@ def record(sent: Sent) -> Record:
     return Record(value=value, partition=sent.partition)
 
 
-Key = tuple[str, int]
-"""Shop, and the minute at which a window ends."""
+Key = tuple[str, int, int]
+"""Shop, and the minutes at which a window begins and ends."""
+Found = dict[Key, list[tuple[int, int]]]
+"""Minutes and cents of each window."""
 
 
 @dataclass
@@ -99,50 +113,78 @@ class Model:
     """What must happen, one checkpoint after the other; minutes since the start."""
 
     rules: Rules
-    open: dict[Key, list[tuple[int, int]]] = field(default_factory=dict)
-    closed: dict[Key, list[tuple[int, int]]] = field(default_factory=dict)
+    open: Found = field(default_factory=dict)
+    closed: Found = field(default_factory=dict)
     greatest: dict[int, int] = field(default_factory=dict)
     watermark: int | None = None
     frontier: int | None = None
-    day_frontier: int | None = None
     days: dict[Key, list[int]] = field(default_factory=dict)
     closed_days: dict[Key, list[int]] = field(default_factory=dict)
     late: int = 0
     read: int = 0
+
+    def windows(self, minute: int) -> list[tuple[int, int]]:
+        """The windows that hold a minute, by trying all."""
+        rules = self.rules
+        if rules.sessions:
+            return [(minute, minute + rules.size)]
+        starts = range(minute - rules.size - 100, minute + 1)
+        step = rules.every or rules.size
+        return [(s, s + rules.size) for s in starts if (s + EPOCH) % step == 0 and s <= minute < s + rules.size]
 
     def checkpoint(self, batch: Sequence[Sent]) -> None:
         """Reads a batch; all partitions that ever had a record count."""
         self.late = 0
         for sale in batch:
             self.read += 1
-            end = sale.minute // self.rules.size * self.rules.size + self.rules.size
             self.greatest[sale.partition] = max(sale.minute, self.greatest.get(sale.partition, sale.minute))
             if sale.cents == 7 or sale.shop is None:
                 continue
-            if self.frontier is not None and end <= self.frontier:
-                self.late += 1
-            else:
-                self.open.setdefault((sale.shop, end), []).append((sale.minute, sale.cents))
+            still = [w for w in self.windows(sale.minute) if self.frontier is None or w[1] > self.frontier]
+            if self.rules.sessions and self.frontier is not None and sale.minute < self.frontier:
+                still = []
+            self.late += not still
+            for start, end in still:
+                self.open.setdefault((sale.shop, start, end), []).append((sale.minute, sale.cents))
+        if self.rules.sessions:
+            self.open = self._sessions()
         if self.greatest:
             least = min(self.greatest.values()) - self.rules.delay
             self.watermark = least if self.watermark is None else max(self.watermark, least)
             frontier = self.watermark - self.rules.lateness
             self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)
+        self._close()
+
+    def _sessions(self) -> Found:
+        """Sessions of all sales that are not in closed ones: a new one begins after `size` minutes without a sale."""
+        found: Found = {}
+        for shop in {shop for shop, _, _ in self.open}:
+            sales = sorted(sale for key, sales in self.open.items() if key[0] == shop for sale in sales)
+            begun: list[list[tuple[int, int]]] = []
+            for sale in sales:
+                if begun and sale[0] - begun[-1][-1][0] < self.rules.size:
+                    begun[-1].append(sale)
+                else:
+                    begun.append([sale])
+            found |= {(shop, s[0][0], s[-1][0] + self.rules.size): s for s in begun}
+        return found
+
+    def _close(self) -> None:
         for key in sorted(self.open):
-            if self.frontier is not None and key[1] <= self.frontier:
+            if self.frontier is not None and key[2] <= self.frontier:
                 assert key not in self.closed, "a window closes once"
                 self.closed[key] = self.open.pop(key)
-                shop, end = key
+                shop, _, end = key
                 last = end * MINUTE - 1  # a row of a closed window has the last millisecond of it
-                day = last // (self.rules.day * MINUTE) * self.rules.day + self.rules.day
-                self.days.setdefault((shop, day), []).append(sum(cents for _, cents in self.closed[key]))
-        self.day_frontier = self.frontier
+                start = last // (self.rules.day * MINUTE) * self.rules.day
+                day = (shop, start, start + self.rules.day)
+                self.days.setdefault(day, []).append(sum(cents for _, cents in self.closed[key]))
         for key in sorted(self.days):
-            if self.day_frontier is not None and key[1] <= self.day_frontier:
+            if self.frontier is not None and key[2] <= self.frontier:
                 assert key not in self.closed_days, "a window of windows closes once"
                 self.closed_days[key] = self.days.pop(key)
 
-    def rows(self, of: dict[Key, list[tuple[int, int]]]) -> dict[Key, tuple[Any, ...]]:
+    def rows(self, of: Found) -> dict[Key, tuple[Any, ...]]:
         """The fields of each window: count, sum, minimum, the latest by time, and the different ones."""
         return {
             key: (
@@ -163,10 +205,11 @@ class Model:
 
 def key_of(row: Any) -> Key:
     """The key of a row of the product."""
-    return row["shop"], (row["window_end"] - START) // timedelta(minutes=1)
+    start, end = ((row[bound] - START) // timedelta(minutes=1) for bound in ("window_start", "window_end"))
+    return row["shop"], start, end
 
 
-def agree(model: Model, rows: Sequence[Any], of: dict[Key, list[tuple[int, int]]]) -> None:
+def agree(model: Model, rows: Sequence[Any], of: Found) -> None:
     """Compares rows with windows; of several latest sales in one minute any may be the last."""
     expected = model.rows(of)
     found = {key_of(row): row for row in rows}
@@ -176,7 +219,6 @@ def agree(model: Model, rows: Sequence[Any], of: dict[Key, list[tuple[int, int]]
         n, cents, least, last, seen = expected[key]
         assert (row["n"], row["cents"], row["least"], sorted(row["seen"])) == (n, cents, least, seen), key
         assert row["last"] in last
-        assert row["window_end"] - row["window_start"] == timedelta(minutes=model.rules.size)
 
 
 def random_batches(chance: random.Random, rules: Rules) -> list[list[Sent]]:
@@ -194,10 +236,15 @@ def random_batches(chance: random.Random, rules: Rules) -> list[list[Sent]]:
     return found
 
 
-def random_rules(chance: random.Random) -> Rules:
-    """Random rules."""
+def random_rules(chance: random.Random, kind: str | None = None) -> Rules:
+    """Random rules of tumbling or sliding windows, or sessions."""
+    kind = kind or chance.choice(KINDS)
+    size = chance.choice([1, 5, 10, 12])
+    steps = [n for n in range(1, size + 1) if size // n <= 5]
     return Rules(
-        size=chance.choice([1, 5, 10]),
+        size=size,
+        every=chance.choice(steps) if kind == "sliding" else 0,
+        sessions=kind == "session",
         day=chance.choice([15, 20, 30]),
         delay=chance.choice([0, 1, 4]),
         lateness=chance.choice([0, 2, 15]),

@@ -11,7 +11,7 @@ from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication, named
-from tidemark.declare.windows import ClosedRow, Tumbling, check_window, lateness_ms
+from tidemark.declare.windows import ClosedRow, Window, check_window, lateness_ms
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
@@ -214,8 +214,9 @@ class Fold:
             has the key. Every record of a checkpoint sees the version at its barrier, as in a `Process`.
         publish: where its current state is published, as in `[DeltaMirror("/lake/aircraft")]`.
         was: the previous uid of a renamed operator: its state is carried over.
-        window: `Tumbling("1h")`: a row per key and window of event time. When a window closes, the operator emits that
-            row once, with the columns `window_start` and `window_end`, and it leaves the state.
+        window: `Tumbling("1h")`, `Sliding("1h", every="5m")` or `Session("30m")`: a row per key and window of event
+            time. When a window closes, the operator emits that row once, with the columns `window_start` and
+            `window_end`, and it leaves the state.
         lateness: how far closing stays behind the clock (Flink's allowed lateness). A record whose window has closed is
             a dead letter, `late`, which does not count towards `max_dead_letters`.
         closes_by: `watermark` of the source, or `logical_time`: the end of the newest covered interval.
@@ -231,7 +232,7 @@ class Fold:
     join: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True, hash=False)
     publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
-    window: Tumbling | None = field(default=None, kw_only=True)
+    window: Window | None = field(default=None, kw_only=True)
     lateness: str | timedelta = field(default="0s", kw_only=True)
     closes_by: Literal["watermark", "logical_time"] = field(default="watermark", kw_only=True)
     sink: "Sink | None" = field(default=None, kw_only=True)

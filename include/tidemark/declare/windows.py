@@ -1,7 +1,7 @@
 """Windows of a fold: how they are declared, refused options, and the row of a closed window."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +11,14 @@ from tidemark.declare.watermark import as_duration
 from tidemark.errors import DeclarationError
 from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
 from tidemark.model.core.types import FieldType, Precision
-from tidemark.model.schema.event_windows import StoredWindow
+from tidemark.model.schema.event_windows import SessionWindows, SlidingWindows, StoredWindow, TumblingWindows
 
 if TYPE_CHECKING:
     from tidemark.declare.operators import Fold
     from tidemark.model.schema.operator_schema import OperatorSchema
 
 _MS = timedelta(milliseconds=1)
+_MOST_WINDOWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,83 @@ class Tumbling:
     @property
     def stored(self) -> StoredWindow:
         """The windows as schemas store them."""
-        return StoredWindow(kind="tumbling", size_ms=as_duration("size", self.size, _MS) // _MS)
+        return TumblingWindows(size_ms=as_duration("size", self.size, _MS) // _MS)
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Windows of one length that begin at regular times, so that they overlap (Flink's SlidingEventTimeWindows).
+
+    A record counts in all windows that hold its time, and in those of them that are still open if it comes late. What
+    is stored are panes, each for several windows.
+
+    >>> from tidemark import Sliding
+    >>> Sliding("1h", every="5m").stored.shown
+    'sliding windows of 3600000 ms every 300000 ms'
+
+    Attributes:
+        size: the length, as in `Tumbling`.
+        every: the distance of two starts, at most `size`. Windows begin at its multiples since 1970-01-01 UTC.
+
+    Raises:
+        DeclarationError: one is no duration of at least a millisecond, `every` is longer than `size`, or each record
+            would count in more than 10,000 windows.
+    """
+
+    size: str | timedelta
+    every: str | timedelta = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        size, every = as_duration("size", self.size, _MS), as_duration("every", self.every, _MS)
+        if every > size:
+            raise DeclarationError(
+                f"every={self.every!r}, size={self.size!r}: records between two windows would count in none",
+                next="give every= at most the size.",
+            )
+        if size // every > _MOST_WINDOWS:
+            raise DeclarationError(
+                f"every={self.every!r}, size={self.size!r}: each record would count in {size // every:,} windows",
+                next=f"give a longer every=, for at most {_MOST_WINDOWS:,}.",
+            )
+
+    @property
+    def stored(self) -> StoredWindow:
+        """The windows as schemas store them."""
+        size, every = (as_duration("", text, _MS) // _MS for text in (self.size, self.every))
+        return SlidingWindows(size_ms=size, every_ms=every)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Windows of a key that end when it has had no record for a while (Flink's EventTimeSessionWindows).
+
+    A session begins with a record and ends `gap` after its last one; records of a key that are less than that apart
+    belong to one session, whatever checkpoints read them. A record before the frontier is late, so give a `lateness`
+    of `gap` if records that could still extend an open session must be accepted as in Flink.
+
+    >>> from tidemark import Session
+    >>> Session("30m").stored.shown
+    'sessions with a gap of 1800000 ms'
+
+    Attributes:
+        gap: how long, as in `Tumbling`.
+
+    Raises:
+        DeclarationError: the gap is no duration of at least a millisecond.
+    """
+
+    gap: str | timedelta
+
+    def __post_init__(self) -> None:
+        as_duration("gap", self.gap, _MS)
+
+    @property
+    def stored(self) -> StoredWindow:
+        """The windows as schemas store them."""
+        return SessionWindows(gap_ms=as_duration("gap", self.gap, _MS) // _MS)
+
+
+Window = Tumbling | Sliding | Session
 
 
 @dataclass(frozen=True)
@@ -75,7 +152,7 @@ def check_window(fold: "Fold") -> None:
                 f"{fold.uid}: {named[0]}= without a window", next='give window=Tumbling("1h"), or leave it out.'
             )
         return
-    if not isinstance(fold.window, Tumbling):
+    if not isinstance(fold.window, Window):
         raise DeclarationError(f"{fold.uid}: window={fold.window!r}", next='give a window, as in Tumbling("1h").')
     if fold.closes_by not in (WATERMARK, LOGICAL_TIME):
         raise DeclarationError(f"{fold.uid}: closes_by={fold.closes_by!r}", next='give "watermark" or "logical_time".')

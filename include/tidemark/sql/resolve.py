@@ -67,7 +67,7 @@ def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, wher
     finished = [f"{finish(f, schema.keys, dialect, at)} AS {quote(f.name)}" for f in schema.fields]
     columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
     needs_access = any(expired_sql("", f, at) for f in schema.fields if not f.fold_kind.expires_by_element)
-    inner = _merged(schema, _filtered(relation, where), dialect, access=needs_access)
+    inner = _merged(schema, _filtered(_windows(schema, relation, dialect), where), dialect, access=needs_access)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
 
 
@@ -105,7 +105,7 @@ def compacted_sql(schema: OperatorSchema, relation: str, now: Now, *, deepest: b
     made |= {"_kind": f"{_kind(schema, deepest)}", "_first_at": 'nullif("_first_at", "_last_at")'}
     columns = ", ".join(f"{made[n]} AS {quote(n)}" if n in made else quote(n) for n in names)
     live = _is_live(schema, at, dialect, stored=True) if deepest else ""
-    inner = _merged(schema, _filtered(relation, _is_open(schema, now, dialect)), dialect, access=True)
+    inner = _merged(schema, _kept(schema, relation, now, dialect, deepest=deepest), dialect, access=True)
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(live)}')
 
 
@@ -124,6 +124,25 @@ def _is_open(schema: OperatorSchema, now: Now, dialect: Dialect) -> str:
     """Returns the condition that the window of a row is not closed; empty if that is not possible."""
     frontier = now.frontiers.get(schema.uid)
     return "" if schema.window is None or frontier is None else f"{quote(END)} > {dialect.instant(frontier)}"
+
+
+def _windows(schema: OperatorSchema, relation: str, dialect: Dialect) -> str:
+    """Returns stored rows with the bounds of their windows."""
+    if schema.window is None:
+        return relation
+    keys = [quote(k.name) for k in schema.own_keys]
+    return schema.window.windows_sql(relation, keys, stored_columns(schema), dialect)
+
+
+def _kept(schema: OperatorSchema, relation: str, now: Now, dialect: Dialect, *, deepest: bool) -> str:
+    """Returns the rows that a compaction keeps: those of a session that is not closed, once all its rows are there."""
+    window, frontier = schema.window, now.frontiers.get(schema.uid)
+    if window is not None and window.is_merged:
+        merged = _windows(schema, relation, dialect)
+        return _filtered(merged, _is_open(schema, now, dialect)) if deepest else merged
+    if window is None or frontier is None:
+        return relation
+    return _filtered(relation, window.outlives_sql(str(frontier), dialect))
 
 
 def _merged(schema: OperatorSchema, relation: str, dialect: Dialect, *, access: bool) -> str:

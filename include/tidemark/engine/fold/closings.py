@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from tidemark.engine.fold.fold import named_overflows
 from tidemark.engine.read.frames import fold
@@ -18,7 +19,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import spark
 from tidemark.model.portable_sql.dialects import SPARK
-from tidemark.model.schema.event_windows import END
+from tidemark.model.schema.event_windows import END, START, StoredWindow
 from tidemark.model.schema.key_groups import key_hash_sql
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -124,21 +125,63 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
         run = task.warehouse.rows_of(schema, ()) if records is None else _folded(task, records)
         if after is None or after == before:
             return _output(task, run, None, ())
-        due, kept = list[DataFrame](), list[DataFrame]()
+        kept = list[DataFrame]()
         if records is not None:
             run = run.persist()
             kept.append(run)
-            due.append(run.where(f"`{END}` <= {SPARK.instant(after)}"))
-        if plan.handles[task.uid]:
-            since = "" if before is None else f" AND `{END}` > {SPARK.instant(before)}"
-            stored = task.warehouse.stored_rows(schema, plan.handles[task.uid])
-            due.append(stored.where(f"`{END}` <= {SPARK.instant(after)}{since}"))
-        if not due:
+        rows = _candidates(task, run if kept else None, before, after)
+        if rows is None:
             return _output(task, run, None, ())
-        rows = reduce(DataFrame.unionByName, due)
         finished = finish_rows(task.warehouse.session, rows, schema, Now())
-        closed = finished.selectExpr("*", *_position(schema)).persist()
-        return _output(task, run.where(f"`{END}` > {SPARK.instant(after)}"), closed, (*kept, closed))
+        closed = finished.where(_ended(before, after)).selectExpr("*", *_position(schema)).persist()
+        return _output(task, _open_rows(schema, run, closed, after), closed, (*kept, closed))
+
+
+def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, after: int) -> DataFrame | None:
+    """Returns the rows, of the batch and stored, that may be part of windows that close; None if there are none."""
+    schema, window = task.schema, _window(task.schema)
+    handle = task.plan.handles[task.uid]
+    stored = task.warehouse.stored_rows(schema, handle) if handle else None
+    if stored is not None and not window.is_merged:
+        stored = stored.where(spark(_began(before, after, window)))
+    parts = [rows for rows in (run, stored) if rows is not None]
+    if not parts:
+        return None
+    rows = reduce(DataFrame.unionByName, parts)
+    if not window.is_merged:
+        return rows
+    # A session that closes has a row that ends with it; its other rows may end anywhere before.
+    names = ["_key_group", *(k.name for k in schema.own_keys)]
+    ending = rows.where(_ended(before, after)).select(*names)
+    return rows.join(ending, names, "left_semi").select(*rows.columns)
+
+
+def _began(before: int | None, after: int, window: StoredWindow) -> str:
+    """Returns the condition that a stored row may be part of a window that closes."""
+    began = f'"{START if not window.has_row_per_window else END}" <= {SPARK.instant(after)}'
+    return began if before is None else f"{began} AND {window.outlives_sql(str(before), SPARK)}"
+
+
+def _ended(before: int | None, after: int) -> str:
+    """Returns the condition that a row ends after one frontier and not after the next."""
+    since = "" if before is None else f" AND `{END}` > {SPARK.instant(before)}"
+    return f"`{END}` <= {SPARK.instant(after)}{since}"
+
+
+def _open_rows(schema: OperatorSchema, run: DataFrame, closed: DataFrame, after: int) -> DataFrame:
+    """Returns the rows of the batch that are part of a window that is still open."""
+    window = _window(schema)
+    outlives = spark(window.outlives_sql(str(after), SPARK))
+    if not window.is_merged:
+        return run.where(outlives)
+    within = f"r.`{START}` >= c.`{START}` AND r.`{END}` <= c.`{END}`"
+    same = " AND ".join([*(f"r.`{k.name}` = c.`{k.name}`" for k in schema.own_keys), within])
+    return run.alias("r").join(closed.alias("c"), F.expr(same), "left_anti").select(*run.columns)
+
+
+def _window(schema: OperatorSchema) -> StoredWindow:
+    assert schema.window is not None  # noqa: S101  (for the type checker: only folds with windows close any)
+    return schema.window
 
 
 def _folded(task: ClosingTask, records: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import partials, quote, record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.portable_sql.record_expression import RecordExpression
-from tidemark.model.schema.event_windows import StoredWindow
+from tidemark.model.schema.event_windows import StoredWindow, merged_sql
 from tidemark.model.schema.key_groups import key_group_sql
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
 
@@ -93,14 +93,14 @@ def _computations(schema: OperatorSchema, plan: CheckpointPlan) -> Iterator[str]
 
 
 def _windows(schema: OperatorSchema, window: StoredWindow, frontier: int | None) -> Iterator[str]:
-    """Yields the bounds of a record's window, null if it is closed, and whether it is."""
-    bounds = window.bounds_sql("event_time")
-    closed = "false"
+    """Yields the bounds of the row that a record counts in, null if its windows are closed, and whether they are."""
+    bounds = window.span_sql("unix_millis(event_time)")
+    late = "false"
     if frontier is not None:
-        closed = f"coalesce(unix_millis({bounds[1]}) <= {as_argument(frontier, 'offset')}, false)"
-    yield f"{closed} AS {_computed(schema, 'late')}"
+        late = f"coalesce({window.late_sql(bounds, as_argument(frontier, 'offset'))}, false)"
+    yield f"{late} AS {_computed(schema, 'late')}"
     for n, sql in enumerate(bounds, start=len(schema.own_keys)):
-        yield f"CASE WHEN NOT {closed} THEN {sql} END AS {_computed(schema, n)}"
+        yield f"CASE WHEN NOT {late} THEN timestamp_millis({sql}) END AS {_computed(schema, n)}"
 
 
 def _row_keys(schema: OperatorSchema) -> Iterator[str]:
@@ -172,10 +172,20 @@ def with_keys(records: DataFrame, schema: OperatorSchema) -> DataFrame:
     found = records.where(applied_sql(schema))
     keys = [f"{sql} AS _k{n}" for n, sql in enumerate(key_sql(schema))]
     if not schema.deletes:
-        return found.selectExpr("*", *keys)
+        return _in_sessions(found.selectExpr("*", *keys), schema)
     last = f"max(CASE WHEN _gone THEN {_PLACE} END) OVER (PARTITION BY {', '.join(key_names(schema))}) AS _last_gone"
     placed = found.selectExpr("*", f"{_VALUELESS} AS _gone", *keys).selectExpr("*", last)
     return placed.where(f"_last_gone IS NULL OR {_PLACE} >= _last_gone")
+
+
+def _in_sessions(records: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """Gives records of a key that belong to one session its bounds, if the operator has sessions."""
+    if schema.window is None or not schema.window.is_merged:
+        return records
+    *own, start, end = key_names(schema)
+    others = ", ".join(f"`{name}`" for name in records.columns if name not in (start, end))
+    sessions = spark(merged_sql("{rows}", own, (start, end), others))
+    return records.sparkSession.sql(f"SELECT * FROM {sessions}", rows=records)  # noqa: S608  (names of columns)
 
 
 def key_sql(schema: OperatorSchema) -> list[str]:

@@ -68,7 +68,7 @@ class SparkWarehouse:
         Raises:
             StoreError: a version of the handle does not exist any more.
         """
-        names = ["_key_group", *(k.name for k in schema.keys)]
+        names = ["_key_group", *(k.name for k in schema.found_by)]
         wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
         rows = self.stored_rows(schema, handle)
         return rows.join(wanted, names, "left_semi").select(*rows.columns)

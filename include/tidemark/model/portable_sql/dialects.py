@@ -106,6 +106,16 @@ class Dialect:
         """Returns the time at milliseconds since the epoch."""
         return f"timestamp_millis({ms})" if self.name == "spark" else f"make_timestamptz(({ms}) * 1000)"
 
+    def millis(self, at: str) -> str:
+        """Returns the milliseconds since the epoch of a time, rounded down."""
+        return f"{self._of('unix_millis', 'epoch_ms')}({at})"
+
+    def rows_of(self, first: str, last: str, step: int) -> str:
+        """Returns an expression of SELECT that gives a row for each number from `first` to `last`, both included."""
+        if self.name == "spark":
+            return f"explode(sequence({first}, {last}, {step}L))"
+        return f"unnest(generate_series({first}, {last}, {step}))"
+
     def parameter(self, name: str) -> str:
         """Returns a named parameter."""
         return f"{self._of(':', '$')}{name}"

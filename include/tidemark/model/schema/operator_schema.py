@@ -256,6 +256,11 @@ class OperatorSchema:
         return self.keys if self.window is None else tuple(k for k in self.keys if not k.of_window)
 
     @property
+    def found_by(self) -> tuple[KeyColumn, ...]:
+        """The columns that find all stored rows of a row: its key, and its window unless the bounds may differ."""
+        return self.keys if self.window is None or self.window.has_row_per_window else self.own_keys
+
+    @property
     def has_row_keys(self) -> bool:
         """Whether the message key of each record is its key, and the order of positions that of its versions."""
         return self.changes and self.kind == "fold"

@@ -203,9 +203,10 @@ def is_top_light(schema: OperatorSchema, groups: Sequence[Group]) -> bool:
     """Whether it pays for a reader not to merge rows of the oldest group that have no newer rows.
 
     It does not if the newer groups exceed a fifth of it, if they have too many keys to send to every task, or if a key
-    has several rows in one group (a process with maps).
+    has several rows in one group (a process with maps, panes, sessions).
     """
-    if len(groups) < 2 or groups[0].segment.after or schema.maps or not _may_move(groups, 1):
+    is_by_row = not schema.maps and (schema.window is None or schema.window.has_row_per_window)
+    if len(groups) < 2 or groups[0].segment.after or not is_by_row or not _may_move(groups, 1):
         return False
     return sum(g.rows for g in groups[1:]) <= min(groups[0].rows // 5, BROADCAST_ROWS)
 

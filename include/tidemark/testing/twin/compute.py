@@ -21,7 +21,6 @@ from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema, overflows_of
 from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_letters, none_blocked
-from tidemark.model.schema.event_windows import to_ms
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
@@ -63,7 +62,7 @@ def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[
     found = limited_schema(schema)
     if found is None:
         return
-    names = [k.name for k in schema.keys]
+    names = [k.name for k in schema.found_by]
     touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
     resolve_rows(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
 
@@ -421,8 +420,8 @@ class MemoryBatch:
         self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
 
     def _is_late(self, r: Decoded, schema: OperatorSchema) -> bool:
-        frontier = self._plan.frontier_before(schema.uid)
-        return schema.window is not None and frontier is not None and to_ms(r.key[-1]) <= frontier
+        window = schema.window
+        return window is not None and window.is_late(r.event_time, self._plan.frontier_before(schema.uid))
 
     def _split(self, uid: str, records: Iterable[Decoded]) -> tuple[list[Decoded], list[Decoded]]:
         """Returns the records that an operator takes, and those that it filters, both without those of erased keys."""

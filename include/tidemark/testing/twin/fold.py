@@ -19,6 +19,7 @@ from tidemark.model.kinds.base.python import OfKey, Overflow
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
 from tidemark.model.portable_sql.dialects import DUCKDB
+from tidemark.model.schema.event_windows import END, START
 from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 
@@ -151,10 +152,20 @@ def fold(
         now: the clocks after the batch; rows that have expired by then do not count against a limit.
     """
     by_key: dict[Key, list[Decoded | Deleted]] = {}
-    for record in records:
+    for record in _in_windows(schema, records):
         by_key.setdefault(record.key, []).append(record)
     rows = [_row(schema, key, found, plan, now.of(schema.clock)) for key, found in by_key.items()]
     return sorted(rows, key=lambda r: (r["_key_group"], tuple(r[k.name] for k in schema.keys)))
+
+
+def _in_windows(schema: OperatorSchema, records: Iterable[Decoded | Deleted]) -> Iterable[Decoded | Deleted]:
+    """Returns the records with the bounds of the rows that they count in: those of a session, if they may overlap."""
+    if schema.window is None or not schema.window.is_merged:
+        return records
+    own = len(schema.own_keys)
+    rows = [{START: r.key[own], END: r.key[own + 1], "record": r} for r in records]
+    found = schema.window.windows(rows, lambda row: row["record"].key[:own])
+    return [replace(row["record"], key=(*row["record"].key[:own], row[START], row[END])) for row in found]
 
 
 def access_ms(schema: OperatorSchema, record: Decoded | Deleted, plan: CheckpointPlan) -> int:

@@ -17,7 +17,7 @@ def compact_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepe
     if schema.kind == "process":
         return compacted_entries(schema, rows, now, deepest=deepest)
     found, at = [], now.of(schema.clock)
-    for key, mine in _by_key(schema, open_rows(schema, rows, now)).items():
+    for key, mine in _by_key(schema, _kept_rows(schema, rows, now, deepest=deepest)).items():
         row = _merged(schema, key, mine)
         if not deepest:
             found.append(row)
@@ -44,11 +44,22 @@ def resolve_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> dict[
 
 
 def open_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now) -> Iterable[Row]:
-    """Returns the rows whose windows are not closed."""
+    """Returns the rows with the bounds of their windows, of those that are not closed."""
     frontier = now.frontiers.get(schema.uid)
-    if schema.window is None or frontier is None:
+    if schema.window is None:
         return rows
-    return (row for row in rows if to_ms(row[END]) > frontier)
+    found = schema.window.windows(rows, lambda row: tuple(row[k.name] for k in schema.own_keys))
+    return (row for row in found if frontier is None or to_ms(row[END]) > frontier)
+
+
+def _kept_rows(schema: OperatorSchema, rows: Iterable[Row], now: Now, *, deepest: bool) -> Iterable[Row]:
+    """Returns the rows that a compaction keeps; of sessions it knows only on the deepest level which are closed."""
+    window, frontier = schema.window, now.frontiers.get(schema.uid)
+    if window is None:
+        return rows
+    if window.is_merged:
+        return open_rows(schema, rows, now if deepest else Now())
+    return (row for row in rows if window.outlives(row, frontier))
 
 
 def _by_key(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]:
@@ -59,7 +70,7 @@ def _by_key(schema: OperatorSchema, rows: Iterable[Row]) -> dict[Key, list[Row]]
 
 
 def _merged(schema: OperatorSchema, key: Key, rows: Sequence[Row]) -> dict[str, Any]:
-    floors = [n for n, row in enumerate(rows) if row["_kind"] != "operand"]
+    floors = [] if schema.is_plain else [n for n, row in enumerate(rows) if row["_kind"] != "operand"]
     rows = rows[floors[-1] :] if floors else rows
     made: dict[str, Any] = {k.name: value for k, value in zip(schema.keys, key, strict=True)}
     for f in schema.fields:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,7 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.offsets import Path
 from tidemark.model.core.ttl import Now
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.event_windows import END, to_ms
+from tidemark.model.schema.event_windows import END, START, to_ms
 from tidemark.model.schema.key_groups import group_of, key_hash
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
@@ -26,7 +26,7 @@ from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.entries import values_of
-from tidemark.testing.twin.fold import Decoded, access_ms
+from tidemark.testing.twin.fold import Decoded, Key, access_ms
 from tidemark.testing.twin.merge import resolve_rows
 
 Row = Mapping[str, Any]
@@ -196,16 +196,31 @@ def close_windows(
     """
     if after is None:
         return Processed(rows=[*run], emitted={schema.uid: []}, sunk={schema.uid: []}, failed={})
-    due = [row for row in stored if to_ms(row[END]) <= after and (before is None or to_ms(row[END]) > before)]
-    due += [row for row in run if to_ms(row[END]) <= after]
-    closed = resolve_rows(schema, due, Now())
-    found = sorted((_emitted(schema, row) for row in closed.values()), key=lambda r: r.position)
+    window = schema.window
+    assert window is not None  # noqa: S101  (for the type checker: only folds with windows close any)
+    some = [row for row in stored if window.is_merged or window.outlives(row, before)]
+    ended = resolve_rows(schema, [*some, *run], Now()).values()
+    closed = [row for row in ended if to_ms(row[END]) <= after and (before is None or to_ms(row[END]) > before)]
+    found = sorted((_emitted(schema, row) for row in closed), key=lambda r: r.position)
+    sessions = {(*_own_key(schema, row), row[END]): row[START] for row in closed if window.is_merged}
     return Processed(
-        rows=[row for row in run if to_ms(row[END]) > after],
+        rows=[row for row in run if window.outlives(row, after) or _continues(schema, row, sessions)],
         emitted={schema.uid: found},
         sunk={schema.uid: [_sunk_window(schema, r) for r in found]},
         failed={},
     )
+
+
+def _continues(schema: OperatorSchema, row: Row, closed: Mapping[Key, datetime]) -> bool:
+    """Whether a row of the batch is part of a session that is still open."""
+    if schema.window is None or not schema.window.is_merged:
+        return False
+    own = _own_key(schema, row)
+    return not any(key[:-1] == own and start <= row[START] and row[END] <= key[-1] for key, start in closed.items())
+
+
+def _own_key(schema: OperatorSchema, row: Row) -> Key:
+    return tuple(row[k.name] for k in schema.own_keys)
 
 
 def _emitted(schema: OperatorSchema, row: Row) -> Decoded:
@@ -215,7 +230,7 @@ def _emitted(schema: OperatorSchema, row: Row) -> Decoded:
         topic=place.topic,
         partition=place.partition,
         offset=to_ms(end),
-        path=(key_hash([row[k.name] for k in schema.own_keys]),),
+        path=(key_hash(_own_key(schema, row)),),
         event_time=end - _MS,
         fields={name: value for name, value in row.items() if name != "_changed"},
     )
