@@ -127,6 +127,8 @@ def test_reads_show_open_windows_and_the_frontier(line: WindowedShops) -> None:
     options = [word for part in key for word in ("--key", part)]
     found = line("state", "show", "shops", "sold", *options, "--json")
     assert [row["cents"] for row in found.ok().json] == [1]
+    of_key = line("state", "show", "shops", "sold", "--key", "b", "--json")
+    assert [row["cents"] for row in of_key.ok().json] == [2]
     assert "late" in line("dead-letters", "list", "shops", "sold").ok().out
 
 

@@ -14,6 +14,8 @@ from tests.support.window_cases import (
     Rules,
     Sent,
     agree,
+    agree_on_updates,
+    finals,
     key_of,
     pipeline,
     random_batches,
@@ -44,13 +46,16 @@ def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: P
                     (a.read, a.applied, a.filtered, a.dead_lettered, a.late, a.keys, a.emitted) for a in (mine, its)
                 ]
                 assert counts[0] == counts[1], mine.uid
-            for uid in ("sold", "days", "ever"):
+            late = [uid for uid in ("sold.late",) if rules.keeps_late]
+            for uid in ("sold", "days", "ever", *(["missed"] if late else [])):
                 assert line.state(uid, other) == twin.state(uid, one), uid
                 assert line.letters(uid, other) == twin.letters(uid, one), uid
-            for uid in ("sold", "days"):
+            for uid in ("sold", "days", *late):
                 assert line.emitted(uid, other) == twin.emitted(uid, one), uid
             agree(model, line.state("sold", other), model.open)
-            agree(model, line.emitted("sold", other), model.closed)
+            agree(model, finals(line.emitted("sold", other)), model.closed)
+            if rules.updates:
+                agree_on_updates(model, line.emitted("sold", other))
             closed = {key_of(row): (row["hours"], row["cents"]) for row in line.emitted("days", other)}
             assert closed == Model.sums(model.closed_days)
             ack = other.ack("sold")

@@ -15,6 +15,9 @@ from tests.support.window_cases import (
     Rules,
     Sent,
     agree,
+    agree_on_late,
+    agree_on_updates,
+    finals,
     key_of,
     pipeline,
     random_batches,
@@ -24,7 +27,7 @@ from tests.support.window_cases import (
 from tidemark import Pipeline
 from tidemark.errors import DeadLettersExceededError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.schema.event_windows import TumblingWindows
+from tidemark.model.schema.event_windows import SlidingWindows, TumblingWindows, from_ms, to_ms
 from tidemark.testing import BARRIER, CRASH, Replayed
 from tidemark.testing import replay as replay_script
 from tidemark.testing.script import Script
@@ -38,7 +41,7 @@ def replay(declared: Pipeline, script: Script) -> Replayed:
     return replay_script(declared, script, partitions=2)
 
 
-def windows(done: Replayed, uid: str, checkpoint: Checkpoint) -> list[dict[str, object]]:
+def windows(done: Replayed, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
     return [*done.rows(uid, checkpoint).values()]
 
 
@@ -54,7 +57,12 @@ def test_every_window_closes_once_with_what_was_in_time(seed: int) -> None:
     for batch, checkpoint in zip(batches, done.checkpoints, strict=True):
         model.checkpoint(batch)
         agree(model, windows(done, "sold", checkpoint), model.open)
-        agree(model, done.emitted("sold", checkpoint), model.closed)
+        agree(model, finals(done.emitted("sold", checkpoint)), model.closed)
+        if rules.updates:
+            agree_on_updates(model, done.emitted("sold", checkpoint))
+        if rules.keeps_late:
+            missed = {r["shop"]: r["cents"] for r in windows(done, "missed", checkpoint)}
+            agree_on_late(model, done.emitted("sold.late", checkpoint), missed)
         found = {key_of(r): (r["hours"], r["cents"]) for r in done.emitted("days", checkpoint)}
         assert found == Model.sums(model.closed_days)
         still_open = {key_of(r): (r["hours"], r["cents"]) for r in windows(done, "days", checkpoint)}
@@ -123,6 +131,22 @@ def test_ids_of_closed_windows_are_their_key_and_their_end() -> None:
     ids = ("_uid", "_topic", "_partition", "_offset", "_path")
     assert sorted(repr([r[i] for i in ids]) for r in one) == sorted(repr([r[i] for i in ids]) for r in other)
     assert len({repr([r[i] for i in ids]) for r in one}) == len(one) == 3
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(-500, 500))
+def test_a_pane_belongs_to_the_windows_that_hold_it_and_closes_with_the_last(size: int, every: int, at: int) -> None:
+    every = min(size, every)
+    window = SlidingWindows(size_ms=size, every_ms=every)
+    right = {(s, s + size) for s in range(at - size - 1, at + 1) if s % every == 0 and s <= at < s + size}
+    start, end = window.span(at)
+    row = {"window_start": from_ms(start), "window_end": from_ms(end)}
+    found = {(to_ms(r["window_start"]), to_ms(r["window_end"])) for r in window.windows([row], lambda _: ())}
+    assert start <= at < end and found == right
+    last = max(end for _, end in right)
+    assert window.closes((start, end)) == last
+    for frontier in (last - 1, last):
+        assert window.outlives(row, frontier) is not (last <= frontier)
+        assert window.is_late(from_ms(at), frontier) is (last <= frontier)
 
 
 @given(st.integers(1, 10**7), st.integers(-(10**13), 10**13))

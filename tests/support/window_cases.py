@@ -1,7 +1,7 @@
 """Random sales for folds with windows, and a brute-force model of them without product code."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,6 +50,8 @@ class Rules:
     size: int = 10
     every: int = 0
     sessions: bool = False
+    updates: bool = False
+    keeps_late: bool = False
     day: int = 30
     delay: int = 0
     lateness: int = 0
@@ -86,11 +88,14 @@ def pipeline(rules: Rules, where: str | None = "cents <> 7") -> Pipeline:
                 window=rules.window,
                 lateness=f"{rules.lateness}m",
                 sink=DeltaSink("sold"),
+                emit="update" if rules.updates else "final",
+                late=DeltaSink("late") if rules.keeps_late else None,
             ),
             Fold(
                 "days", key_by="shop", state=Day, input="sold", window=Tumbling(f"{rules.day}m"), sink=DeltaSink("days")
             ),
             Fold("ever", key_by="shop", state=Day, input="sold"),
+            *([Fold("missed", key_by="shop", state=Day, input="sold.late")] if rules.keeps_late else []),
         ],
         max_dead_letters=1.0,
     )
@@ -121,6 +126,8 @@ class Model:
     days: dict[Key, list[int]] = field(default_factory=dict)
     closed_days: dict[Key, list[int]] = field(default_factory=dict)
     late: int = 0
+    all_late: list[tuple[str, int, int]] = field(default_factory=list)
+    updates: list[tuple[Key, int, int]] = field(default_factory=list)
     read: int = 0
 
     def windows(self, minute: int) -> list[tuple[int, int]]:
@@ -135,6 +142,7 @@ class Model:
     def checkpoint(self, batch: Sequence[Sent]) -> None:
         """Reads a batch; all partitions that ever had a record count."""
         self.late = 0
+        touched: set[Key] = set()
         for sale in batch:
             self.read += 1
             self.greatest[sale.partition] = max(sale.minute, self.greatest.get(sale.partition, sale.minute))
@@ -143,7 +151,10 @@ class Model:
             still = [w for w in self.windows(sale.minute) if self.frontier is None or w[1] > self.frontier]
             if self.rules.sessions and self.frontier is not None and sale.minute < self.frontier:
                 still = []
-            self.late += not still
+            if not still:
+                self.late += 1
+                self.all_late.append((sale.shop, sale.minute, sale.cents))
+            touched |= {(sale.shop, start, end) for start, end in still}
             for start, end in still:
                 self.open.setdefault((sale.shop, start, end), []).append((sale.minute, sale.cents))
         if self.rules.sessions:
@@ -154,6 +165,8 @@ class Model:
             frontier = self.watermark - self.rules.lateness
             self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)
         self._close()
+        for key in touched & self.open.keys():
+            self.updates.append((key, len(self.open[key]), sum(cents for _, cents in self.open[key])))
 
     def _sessions(self) -> Found:
         """Sessions of all sales that are not in closed ones: a new one begins after `size` minutes without a sale."""
@@ -221,6 +234,25 @@ def agree(model: Model, rows: Sequence[Any], of: Found) -> None:
         assert row["last"] in last
 
 
+def agree_on_updates(model: Model, rows: Sequence[Any]) -> None:
+    """Compares the rows of a sink that are not final with the windows that a checkpoint added to and left open."""
+    found = [(key_of(row), row["n"], row["cents"]) for row in rows if not row["is_final"]]
+    assert sorted(found) == sorted(model.updates)
+
+
+def agree_on_late(model: Model, rows: Sequence[Any], missed: Mapping[str, int]) -> None:
+    """Compares the rows of the output of late records, and their sum per shop, with the records that were late."""
+    late = [(row["shop"], (row["at"] - START) // timedelta(minutes=1), row["cents"]) for row in rows]
+    assert sorted(late) == sorted(model.all_late)
+    shops = {shop for shop, _, _ in model.all_late}
+    assert missed == {shop: sum(cents for s, _, cents in model.all_late if s == shop) for shop in shops}
+
+
+def finals(rows: Sequence[Any]) -> list[Any]:
+    """The rows of closed windows."""
+    return [row for row in rows if row.get("is_final", True)]
+
+
 def random_batches(chance: random.Random, rules: Rules) -> list[list[Sent]]:
     """Batches whose time moves forward, with records that come too late, without a key, or filtered."""
     now, found = 0, []
@@ -248,4 +280,6 @@ def random_rules(chance: random.Random, kind: str | None = None) -> Rules:
         day=chance.choice([15, 20, 30]),
         delay=chance.choice([0, 1, 4]),
         lateness=chance.choice([0, 2, 15]),
+        updates=kind != "session" and chance.random() < 0.5,
+        keeps_late=chance.random() < 0.5,
     )

@@ -18,6 +18,7 @@ PAGES = (
     "expire-state",
     "filter-and-reshape",
     "windows",
+    "late-data",
     "keep-state-with-process",
     "quality-gate",
     "read-a-debezium-topic",

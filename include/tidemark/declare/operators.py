@@ -11,7 +11,7 @@ from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication, named
-from tidemark.declare.windows import ClosedRow, Window, check_window, lateness_ms
+from tidemark.declare.windows import ClosedRow, Window, check_window, late_output, lateness_ms
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
 from tidemark.model.core.names import checked_name, is_field
@@ -221,6 +221,10 @@ class Fold:
             a dead letter, `late`, which does not count towards `max_dead_letters`.
         closes_by: `watermark` of the source, or `logical_time`: the end of the newest covered interval.
         sink: where the rows of closed windows go; None = only to operators that name this one as `input`.
+        emit: `final`: a row per window, when it closes. `update`: also one at every checkpoint that folds records of an
+            open window, for the sink only; `is_final` distinguishes them. Not with `Session`.
+        late: where records whose window has closed go; None = they are dead letters. Operators read them as
+            `<uid>.late`.
     """
 
     uid: str
@@ -236,11 +240,15 @@ class Fold:
     lateness: str | timedelta = field(default="0s", kw_only=True)
     closes_by: Literal["watermark", "logical_time"] = field(default="watermark", kw_only=True)
     sink: "Sink | None" = field(default=None, kw_only=True)
+    emit: Literal["final", "update"] = field(default="final", kw_only=True)
+    late: "Sink | None" = field(default=None, kw_only=True)
     row: type = field(default=ClosedRow, init=False, repr=False, compare=False)
+    late_row: type = field(default=ClosedRow, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
-        if (self.window, self.lateness, self.closes_by, self.sink) != (None, "0s", "watermark", None):
+        given = (self.window, self.lateness, self.closes_by, self.sink, self.emit, self.late)
+        if given != (None, "0s", "watermark", None, "final", None):
             check_window(self)
         if not isinstance(self.join, Mapping):
             raise DeclarationError(
@@ -257,8 +265,12 @@ class Fold:
 
     @property
     def outputs(self) -> tuple[EmittedOutput, ...]:
-        """The rows of closed windows; without windows it emits nothing. A pipeline gives `row` its columns."""
-        return () if self.window is None else (EmittedOutput(self.uid, self.row, self.sink),)
+        """The rows of windows, and with `late` late records; without windows it emits nothing.
+
+        A pipeline gives `row` its columns, and `late_row` the class of its records.
+        """
+        rows = () if self.window is None else (EmittedOutput(self.uid, self.row, self.sink),)
+        return rows if self.late is None else (*rows, EmittedOutput(late_output(self.uid), self.late_row, self.late))
 
     @property
     def lateness_ms(self) -> int:
@@ -285,6 +297,7 @@ class Fold:
             clock=one_clock(self.uid, fields),
             deletes=self.deletes,
             window=window,
+            keeps_late=self.late is not None,
             joins=self.joins,
             where=None if self.where is None else bind_where(self.uid, self.where, record),
             was=self.was,

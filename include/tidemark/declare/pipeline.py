@@ -251,7 +251,7 @@ class Pipeline:
         """Gives the rows of closed windows their columns, in order, because one operator may read those of another."""
         for operator in self.in_order():
             if operator in self.windowed:
-                bound = with_closed_row(operator, self._schema_of(operator))
+                bound = with_closed_row(operator, self._schema_of(operator), self.record_class(operator))
                 object.__setattr__(self, "operators", tuple(bound if o is operator else o for o in self.operators))
 
     def is_bounded(self, max_records: int | None = None) -> bool:

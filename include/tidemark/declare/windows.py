@@ -129,6 +129,15 @@ class ClosedRow:
     """Stands for the row of a closed window until a pipeline knows its columns."""
 
 
+IS_FINAL = "is_final"
+"""The column of rows with `emit="update"`: whether the window has closed."""
+
+
+def late_output(uid: str) -> str:
+    """Returns the name of the output of late records."""
+    return f"{uid}.late"
+
+
 def lateness_ms(uid: str, given: str | timedelta) -> int:
     """Returns a declared lateness in milliseconds.
 
@@ -146,7 +155,13 @@ def check_window(fold: "Fold") -> None:
     """
     lateness = lateness_ms(fold.uid, fold.lateness)
     if fold.window is None:
-        given = {"lateness": lateness, "closes_by": fold.closes_by != WATERMARK, "sink": fold.sink is not None}
+        given = {
+            "lateness": lateness,
+            "closes_by": fold.closes_by != WATERMARK,
+            "sink": fold.sink,
+            "emit": fold.emit != "final",
+            "late": fold.late,
+        }
         if named := [name for name, is_given in given.items() if is_given]:
             raise DeclarationError(
                 f"{fold.uid}: {named[0]}= without a window", next='give window=Tumbling("1h"), or leave it out.'
@@ -165,6 +180,7 @@ def check_window(fold: "Fold") -> None:
     for what, (is_given, why) in refused.items():
         if is_given:
             raise DeclarationError(f"{fold.uid}: {what} with a window: {why}", next="leave one of them out.")
+    _check_emit(fold)
     if fold.sink is not None and not fold.sink.traits.is_transactional:
         raise DeclarationError(
             f"{fold.uid}: {type(fold.sink).__name__} for closed windows",
@@ -172,19 +188,51 @@ def check_window(fold: "Fold") -> None:
         )
 
 
-def with_closed_row(fold: "Fold", schema: "OperatorSchema") -> "Fold":
-    """Returns a fold whose `row` has the columns of a closed window: key, bounds, and the fields of its state.
+def _check_emit(fold: "Fold") -> None:
+    if fold.emit not in ("final", "update"):
+        raise DeclarationError(f"{fold.uid}: emit={fold.emit!r}", next='give "final" or "update".')
+    if fold.emit == "final":
+        return
+    if fold.sink is None:
+        raise DeclarationError(
+            f'{fold.uid}: emit="update" without a sink: operators get final rows only', next="give sink=, or omit it."
+        )
+    if not fold.sink.traits.is_transactional:
+        raise DeclarationError(
+            f'{fold.uid}: emit="update" to a {type(fold.sink).__name__}',
+            next="give a DeltaSink: its readers can choose the newest row of a window.",
+        )
+    if isinstance(fold.window, Session):
+        raise DeclarationError(
+            f'{fold.uid}: emit="update" with sessions: two that become one would have to take rows back',
+            next="omit it, or use Tumbling or Sliding.",
+        )
+    if any(d.name == IS_FINAL for d in fold.state.descriptors):
+        raise DeclarationError(
+            f'{fold.uid}: emit="update" and a field {IS_FINAL}, a column of its rows', next="rename the field."
+        )
+
+
+def with_closed_row(fold: "Fold", schema: "OperatorSchema", record: type) -> "Fold":
+    """Returns a fold whose `row` has the columns of a window: key, bounds, the fields of its state, and `is_final`.
+
+    Args:
+        fold: the fold.
+        schema: its stored schema.
+        record: the class of its records, which late ones keep.
 
     Raises:
         DeclarationError: a sink does not fit the row.
     """
     hints: dict[str, Any] = {key.name: _python_type(key.type) for key in schema.keys}
     hints |= {d.name: d.hint for d in fold.state.descriptors}
+    hints |= {IS_FINAL: bool} if fold.emit == "update" else {}
     made, found = (
         make_dataclass("".join(p.title() for p in fold.uid.split("_")), [*hints.items()], frozen=True),
         replace(fold),
     )
     object.__setattr__(found, "row", made)
+    object.__setattr__(found, "late_row", record)
     check_outputs(found.uid, found.outputs)
     return found
 

@@ -200,8 +200,19 @@ class SparkBatch:
             now=self._now,
             is_fed=self._is_fed(fold.uid),
             applied=self.counts[fold.uid].applied,
+            updates=fold.emit == "update",
+            late=self._late_records(fold.uid),
         )
         return close_windows(task, self._records(fold.uid) if task.applied else None)
+
+    def _late_records(self, uid: str) -> tuple[DataFrame, int] | None:
+        """The late records of a fold, if they are rows of an output."""
+        schema, counts = self._plan.schemas[uid], self.counts[uid]
+        if not schema.keeps_late or not (counts.late or counts.redriven):
+            return None
+        with translate_spark_errors():
+            late = self._numbered(uid).where(late_sql(schema) or "false")
+            return late, late.count() if counts.redriven else counts.late
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""

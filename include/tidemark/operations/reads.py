@@ -157,7 +157,7 @@ def read_state(
         name: the pipeline.
         uid: the operator.
         checkpoint: an id; by default the newest one.
-        key: the key columns' values as text; at most one row is returned.
+        key: the key columns' values as text; at most one row is returned, or of each open window one.
         limit: the most rows to return, sorted by key.
 
     Raises:
@@ -248,18 +248,18 @@ def refuse_stateless(schema: OperatorSchema, known: Mapping[str, OperatorSchema]
 
 
 def parse_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
-    """Converts texts to values, by the types of the key columns.
+    """Converts texts to values, by the types of the key columns. The bounds of a window may be left out: all of a key.
 
     Raises:
         UsageError: too many or too few texts, or a text that does not fit its type.
     """
-    if len(texts) != len(schema.keys):
+    if len(texts) not in (len(schema.keys), len(schema.own_keys)):
         names = ", ".join(k.name for k in schema.keys)
         raise UsageError(
             f"{schema.uid} is keyed by {names}; {len(texts)} values were given",
             next="give one value for each of these columns, in this order.",
         )
-    return tuple(_parse(column, text) for column, text in zip(schema.keys, texts, strict=True))
+    return tuple(_parse(column, text) for column, text in zip(schema.keys, texts, strict=False))
 
 
 def _parse(column: KeyColumn, text: str) -> object:

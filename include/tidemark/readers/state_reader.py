@@ -53,7 +53,8 @@ def read_state(
         schema: the operator's stored schema in the manifest.
         handle: its state in the manifest.
         now: the checkpoint's clocks.
-        key: only this key, one value per key column; files and row groups that cannot contain it are skipped.
+        key: only this key, one value per key column; files and row groups that cannot contain it are skipped. Without
+            the bounds of a window, all open windows of the key.
 
     Raises:
         StoreError: a version or a file of the handle is missing.
@@ -305,6 +306,6 @@ def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:
 
 def _of_key(schema: OperatorSchema, key: Sequence[object]) -> tuple[str, list[object]]:
     """Returns a condition with parameters, and their values."""
-    names = ["_key_group", *(k.name for k in schema.keys)]
+    names = ["_key_group", *(k.name for k in schema.keys[: len(key)])]
     condition = " AND ".join(f"{quote(name)} = ${n}" for n, name in enumerate(names, 1))
     return condition, [group_of(schema, key), *key]

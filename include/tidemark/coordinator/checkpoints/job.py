@@ -383,7 +383,8 @@ class CheckpointJob:
         # A redriven record that is refused again was counted by the checkpoint that first refused it. Filtered records
         # count as read: a broken producer must not stop a pipeline that looks at few of its records.
         # Late ones do not count either: a partition that wakes up would stop the pipeline.
-        refused = counts.dead_lettered - counts.refused_again - counts.late
+        late = 0 if plan.schemas[uid].keeps_late else counts.late
+        refused = counts.dead_lettered - counts.refused_again - late
         if counts.read and refused / counts.read > self.max_dead_letters:
             raise DeadLettersExceededError(
                 f"too many dead letters: {uid}: {refused} of {counts.read} records"

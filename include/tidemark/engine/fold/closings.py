@@ -7,6 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.declare.windows import IS_FINAL, late_output
 from tidemark.engine.fold.fold import named_overflows
 from tidemark.engine.read.frames import fold
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -23,6 +24,9 @@ from tidemark.model.schema.event_windows import END, START, StoredWindow
 from tidemark.model.schema.key_groups import key_hash_sql
 from tidemark.model.schema.operator_schema import OperatorSchema
 
+_LATE_PATH = "concat(_path, array(0L))"
+"""The path of a late record among the rows of an operator, as that of the only row of a function."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedWindows:
@@ -33,8 +37,9 @@ class ClosedWindows:
         row: the struct of its emitted rows.
         run: the rows of the batch whose windows stay open.
         written: upper bound of their number.
-        closed: the rows of closed windows, finished, with their position.
-        emitted: how many there are, by the uid of the output.
+        closed: the rows of windows, finished, with their position: of closed ones, and of open ones for the sink only.
+        late: the late records, with `_path`, if they are rows of an output.
+        emitted: how many rows each output has, by its uid.
         kept: the cached frames.
     """
 
@@ -43,20 +48,28 @@ class ClosedWindows:
     run: DataFrame
     written: int
     closed: DataFrame | None
+    late: DataFrame | None
     emitted: Mapping[str, int]
     kept: tuple[DataFrame, ...]
 
-    def records(self, _: str) -> DataFrame:
+    def records(self, output: str) -> DataFrame:
         """The rows in the form of decoded records, for operators that read them."""
-        here = ("topic", "`partition`", "`offset`", "_path", "event_time AS timestamp", "event_time")
-        fields = ", ".join(f"'{name}', `{name}`" for name, _ in self.row.fields)
         nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
-        return self._closed.selectExpr(*here, f"named_struct({fields}) AS record", *nothing)
+        path = "_path" if output == self.uid else f"{_LATE_PATH} AS _path"
+        here = ("topic", "`partition`", "`offset`", path, "event_time AS timestamp", "event_time")
+        if output != self.uid:
+            return self._late.selectExpr(*here, "record", *nothing)
+        fields = ", ".join(f"'{name}', `{name}`" for name, _ in self.row.fields)
+        closed = self._closed.where(IS_FINAL) if IS_FINAL in dict(self.row.fields) else self._closed
+        return closed.selectExpr(*here, f"named_struct({fields}) AS record", *nothing)
 
     def sunk(self, output: str) -> DataFrame:
         """The rows in the columns of a sink."""
-        places = (f"'{output}'", "topic", "`partition`", "`offset`", "_path")
+        path = "_path" if output == self.uid else _LATE_PATH
+        places = (f"'{output}'", "topic", "CAST(`partition` AS INT)", "`offset`", path)
         own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
+        if output != self.uid:
+            return self._late.selectExpr("record.*", *own)
         return self._closed.selectExpr(*(f"`{name}`" for name, _ in self.row.fields), *own)
 
     def release(self) -> None:
@@ -69,6 +82,11 @@ class ClosedWindows:
     def _closed(self) -> DataFrame:
         assert self.closed is not None  # noqa: S101  (for the type checker: callers ask for emitted rows only)
         return self.closed
+
+    @property
+    def _late(self) -> DataFrame:
+        assert self.late is not None  # noqa: S101  (for the type checker: callers ask for emitted rows only)
+        return self.late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +101,8 @@ class ClosingTask:
         now: the clocks after the batch.
         is_fed: whether another operator emitted its records.
         applied: how many records it applies.
+        updates: whether rows of open windows are emitted, too.
+        late: the late records, with `_path`, and their number, if they are rows of an output.
     """
 
     warehouse: SparkWarehouse
@@ -92,6 +112,8 @@ class ClosingTask:
     now: Now
     is_fed: bool
     applied: int
+    updates: bool = False
+    late: tuple[DataFrame, int] | None = None
 
     @property
     def schema(self) -> OperatorSchema:
@@ -100,7 +122,7 @@ class ClosingTask:
 
 
 def close_windows(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
-    """Folds the batch, and finishes the windows that the frontier has reached.
+    """Folds the batch, and finishes the windows that the frontier has reached, and for updates those of the batch.
 
     A frontier that has not moved closes nothing: then the run is that of a plain fold, and no query runs here.
 
@@ -123,7 +145,8 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
     before, after = plan.frontier_before(task.uid), task.now.frontiers.get(task.uid)
     with translate_spark_errors():
         run = task.warehouse.rows_of(schema, ()) if records is None else _folded(task, records)
-        if after is None or after == before:
+        is_updated = task.updates and records is not None
+        if (after is None or after == before) and not is_updated:
             return _output(task, run, None, ())
         kept = list[DataFrame]()
         if records is not None:
@@ -133,17 +156,27 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
         if rows is None:
             return _output(task, run, None, ())
         finished = finish_rows(task.warehouse.session, rows, schema, Now())
-        closed = finished.where(_ended(before, after)).selectExpr("*", *_position(schema)).persist()
-        return _output(task, _open_rows(schema, run, closed, after), closed, (*kept, closed))
+        is_final, added = _ended(before, after), _position(schema)
+        if task.updates:
+            still = f"`_changed` = {plan.id}" if before is None else f"`_changed` = {plan.id} AND {_after(before)}"
+            finished = finished.where(f"({is_final}) OR ({still})")
+            number = f"CASE WHEN NOT {IS_FINAL} THEN {plan.id}L END"
+            added = [*_position(schema, number), f"({is_final}) AS {IS_FINAL}"]
+            closed = finished.selectExpr("*", added[-1]).selectExpr("*", *added[:-1]).persist()
+        else:
+            closed = finished.where(is_final).selectExpr("*", *added).persist()
+        still_open = run if after is None else _open_rows(schema, run, closed, after)
+        return _output(task, still_open, closed, (*kept, closed))
 
 
-def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, after: int) -> DataFrame | None:
-    """Returns the rows, of the batch and stored, that may be part of windows that close; None if there are none."""
+def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, after: int | None) -> DataFrame | None:
+    """Returns the rows, of the batch and stored, that may be part of emitted windows; None if there are none."""
     schema, window = task.schema, _window(task.schema)
     handle = task.plan.handles[task.uid]
     stored = task.warehouse.stored_rows(schema, handle) if handle else None
     if stored is not None and not window.is_merged:
-        stored = stored.where(spark(_began(before, after, window)))
+        due = stored.where(spark(_began(before, after, window)))
+        stored = due if not task.updates or run is None else _with_touched(task, due, stored, run, after)
     parts = [rows for rows in (run, stored) if rows is not None]
     if not parts:
         return None
@@ -156,16 +189,32 @@ def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, af
     return rows.join(ending, names, "left_semi").select(*rows.columns)
 
 
-def _began(before: int | None, after: int, window: StoredWindow) -> str:
+def _with_touched(task: ClosingTask, due: DataFrame, stored: DataFrame, run: DataFrame, after: int | None) -> DataFrame:
+    """Adds the stored rows of the windows that the batch adds to."""
+    schema = task.schema
+    names = ["_key_group", *(k.name for k in schema.found_by)]
+    rest = stored if after is None else stored.where(spark(f"NOT ({_began(None, after, _window(schema))})"))
+    return due.unionByName(rest.join(run.select(*names).distinct(), names, "left_semi").select(*due.columns))
+
+
+def _began(before: int | None, after: int | None, window: StoredWindow) -> str:
     """Returns the condition that a stored row may be part of a window that closes."""
+    if after is None:
+        return "false"
     began = f'"{START if not window.has_row_per_window else END}" <= {SPARK.instant(after)}'
     return began if before is None else f"{began} AND {window.outlives_sql(str(before), SPARK)}"
 
 
-def _ended(before: int | None, after: int) -> str:
+def _ended(before: int | None, after: int | None) -> str:
     """Returns the condition that a row ends after one frontier and not after the next."""
-    since = "" if before is None else f" AND `{END}` > {SPARK.instant(before)}"
+    if after is None:
+        return "false"
+    since = "" if before is None else f" AND {_after(before)}"
     return f"`{END}` <= {SPARK.instant(after)}{since}"
+
+
+def _after(frontier: int) -> str:
+    return f"`{END}` > {SPARK.instant(frontier)}"
 
 
 def _open_rows(schema: OperatorSchema, run: DataFrame, closed: DataFrame, after: int) -> DataFrame:
@@ -189,24 +238,36 @@ def _folded(task: ClosingTask, records: DataFrame) -> DataFrame:
 
 
 def _output(task: ClosingTask, run: DataFrame, closed: DataFrame | None, kept: tuple[DataFrame, ...]) -> ClosedWindows:
+    late, count = task.late or (None, 0)
     return ClosedWindows(
         uid=task.uid,
         row=task.row,
         run=run,
         written=task.applied,
         closed=closed,
-        emitted={task.uid: 0 if closed is None else closed.count()},
+        late=late,
+        emitted={
+            task.uid: 0 if closed is None else closed.count(),
+            **({late_output(task.uid): count} if task.schema.keeps_late else {}),
+        },
         kept=kept,
     )
 
 
-def _position(schema: OperatorSchema) -> list[str]:
-    """The position of a closed window's row, and its event time: the last one that the window holds."""
-    place, end = windows_of(schema.uid), f"`{END}`"
+def _position(schema: OperatorSchema, number: str = "") -> list[str]:
+    """The position of a window's row, and its event time: the last one that the window holds.
+
+    Args:
+        schema: the stored schema.
+        number: an expression that distinguishes rows of one window, null for the last one.
+    """
+    place, end, path = windows_of(schema.uid), f"`{END}`", f"array({spark(key_hash_sql(schema))})"
+    if number:
+        path = f"concat({path}, CASE WHEN ({number}) IS NULL THEN array() ELSE array({number}) END)"
     return [
         f"'{place.topic}' AS topic",
         f"{place.partition} AS `partition`",
         f"unix_millis({end}) AS `offset`",
-        f"array({spark(key_hash_sql(schema))}) AS _path",
+        f"{path} AS _path",
         f"{end} - INTERVAL 1 MILLISECOND AS event_time",
     ]

@@ -51,11 +51,12 @@ def filtered_sql(schema: OperatorSchema) -> str | None:
     """Returns the condition that an operator leaves a good record out; never null. None if it takes all records."""
     found = [] if schema.where is None else [f"(_reason IS NULL AND NOT {_computed(schema, 'where')})"]
     found += [f"({_VALUELESS})"] if schema.changes and not schema.deletes else []
+    found += [late_sql(schema) or "false"] if schema.keeps_late else []
     return f"({' OR '.join(found)})" if found else None
 
 
 def late_sql(schema: OperatorSchema) -> str | None:
-    """Returns the condition that a record is a dead letter because its window had closed; None if none ever is."""
+    """Returns the condition that the window of a record had closed; never null. None if there are no windows."""
     if schema.window is None:
         return None
     taken = [] if schema.where is None else [_computed(schema, "where")]

@@ -76,7 +76,7 @@ class Ack:
         refused_again: those that it refused again, if there are any and its records reach a sink.
         outputs: of several outputs the report of each after the first one, by its uid.
         filtered: number of records that its declaration leaves out; they are neither applied nor dead letters.
-        late: those of the dead letters whose window had closed.
+        late: records whose window had closed: dead letters, or filtered ones if they are rows of an output.
     """
 
     uid: str
@@ -408,8 +408,8 @@ class UidCounts:
     """Records of one operator in the batch, and the number that it emitted per output, by the uids of its outputs.
 
     `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters, and
-    `late` of the others. `operator_state` holds the lists that a process left, if any. `refused_records`: only if a
-    sink is behind.
+    `late` of the others, or filtered. `operator_state` holds the lists that a process left, if any. `refused_records`:
+    only if a sink is behind.
     """
 
     applied: int

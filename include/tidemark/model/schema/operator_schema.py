@@ -232,6 +232,7 @@ class OperatorSchema:
         where: the condition of the records that the operator takes; None = it takes all.
         changes: whether its records are changes of rows (`RecordFormat.has_changes`).
         window: the windows of a fold; None = it has one row per key.
+        keeps_late: whether records whose window has closed are rows of an output, instead of dead letters.
         was: the previous uid of the state; only in declarations, never in manifests.
     """
 
@@ -248,6 +249,7 @@ class OperatorSchema:
     where: RecordExpression | None = None
     changes: bool = False
     window: StoredWindow | None = None
+    keeps_late: bool = False
     was: str = field(default="", compare=False)
 
     @property
@@ -282,8 +284,8 @@ class OperatorSchema:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the JSON form without `older`, `patched` and `where`: equal fingerprints share tables."""
-        return checksum(replace(self, older=(), patched=0, where=None).to_json())
+        """sha256 over the JSON form without what no table depends on: equal fingerprints share tables."""
+        return checksum(replace(self, older=(), patched=0, where=None, keeps_late=False).to_json())
 
     def layout(self, table: str) -> Layout | None:
         """Returns how to read a table named by a segment; None if it has the columns of this schema."""
@@ -328,6 +330,7 @@ class OperatorSchema:
         added |= {"changes": True} if self.changes else {}
         added |= {} if self.where is None else {"where": self.where.to_json(type_to_json)}
         added |= {} if self.window is None else {"window": self.window.to_json()}
+        added |= {"keeps_late": True} if self.keeps_late else {}
         return added | {
             "uid": self.uid,
             "kind": self.kind,
@@ -356,6 +359,7 @@ class OperatorSchema:
             where=RecordExpression.from_json(body["where"], type_from_json) if "where" in body else None,
             changes=body.get("changes", False),
             window=StoredWindow.from_json(body["window"]) if "window" in body else None,
+            keeps_late=body.get("keeps_late", False),
         )
 
 

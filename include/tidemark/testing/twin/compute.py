@@ -40,7 +40,7 @@ from tidemark.testing.twin.memory_inputs import (
 )
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
-from tidemark.testing.twin.process import Position, Processed, Task, close_windows, run_function
+from tidemark.testing.twin.process import Closing, Position, Processed, Task, run_function
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
@@ -315,7 +315,7 @@ class MemoryBatch:
                 self.counts[uid] = replace(self.counts[uid], refused_records=None if refused.is_empty else refused)
         if schema.window is not None:
             self._processed[uid] = self._close(uid)
-            closed = {output: len(rows) for output, rows in self._processed[uid].emitted.items()}
+            closed = {output: len(rows) for output, rows in self._processed[uid].sunk.items()}
             self.counts[uid] = replace(self.counts[uid], emitted=closed)
         return self.counts[uid]
 
@@ -325,7 +325,8 @@ class MemoryBatch:
         with overflows_of(uid):
             run = self._fold(uid)
         stored = state_rows(self._compute.tables, schema, plan.handles[uid])
-        return close_windows(schema, run, stored, before=plan.frontier_before(uid), after=self._now.frontiers.get(uid))
+        closing = Closing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
+        return closing.close(run, stored, self._late[uid])
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""
@@ -414,9 +415,14 @@ class MemoryBatch:
             )
         applied = len(self._applied[uid]) + len(self._deleted.get(uid, ()))
         letters = len(list_refused(self._inputs[uid], schema)) if uid in self._inputs else 0
-        letters += len(self._unkeyed[uid]) + len(self._late[uid])
-        left_out = len(filtered) + (self._count_skipped(uid, self._inputs[uid]) if uid in self._inputs else 0)
-        counts = UidCounts(applied=applied, filtered=left_out, dead_lettered=letters, late=len(self._late[uid]))
+        late = len(self._late[uid])
+        letters += len(self._unkeyed[uid]) + (0 if schema.keeps_late else late)
+        left_out = (
+            len(filtered)
+            + (late if schema.keeps_late else 0)
+            + (self._count_skipped(uid, self._inputs[uid]) if uid in self._inputs else 0)
+        )
+        counts = UidCounts(applied=applied, filtered=left_out, dead_lettered=letters, late=late)
         self.counts[uid] = self._with_redriven(uid, counts) if uid in self._redriven else counts
 
     def _is_late(self, r: Decoded, schema: OperatorSchema) -> bool:
@@ -444,7 +450,7 @@ class MemoryBatch:
         taken, filtered = self._split(uid, self._broadcast.join(again.good, schema.joins))
         letters = len(list_refused(again, schema))
         late = sum(None not in r.key and self._is_late(r, schema) for r in taken)
-        refused = sum(None in r.key for r in taken) + late + letters
+        refused = sum(None in r.key for r in taken) + (0 if schema.keeps_late else late) + letters
         redriven = len(taken) + len(filtered) + letters + len(self._deletes(uid, again))
         redriven += self._count_skipped(uid, again)
         return replace(counts, redriven=redriven, refused_again=refused, late=counts.late - late)
@@ -461,7 +467,7 @@ class MemoryBatch:
         letters = [] if intake is None else list_refused(intake, schema)
         no_key = (Reason.BAD_KEY if schema.has_row_keys else Reason.NULL_KEY).value
         why = [*failed.items(), *((r.position, no_key) for r in self._unkeyed[uid])]
-        why += [(r.position, Reason.LATE.value) for r in self._late[uid]]
+        why += [] if schema.keeps_late else [(r.position, Reason.LATE.value) for r in self._late[uid]]
         raw = dict(self._emitted_to(uid)) if why else {}
         raw |= {} if intake is None else intake.raw
         letters += [MemoryDeadLetter(record=raw[position], reason=reason) for position, reason in why]

@@ -1,6 +1,6 @@
 """Operators that emit, in Python: functions by the same runtime as in Spark, and folds with windows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -9,6 +9,8 @@ from typing import Any
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.outputs import EmittedOutput
+from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.windows import IS_FINAL, late_output
 from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, task_of
@@ -16,7 +18,7 @@ from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.model.core.offsets import Path
 from tidemark.model.core.ttl import Now
 from tidemark.model.retention.erasure import BlockedKey
-from tidemark.model.schema.event_windows import END, START, to_ms
+from tidemark.model.schema.event_windows import END, START, StoredWindow, to_ms
 from tidemark.model.schema.key_groups import group_of, key_hash
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.processing.flat_mapper import FlatMapper
@@ -177,38 +179,66 @@ def _sunk(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
 _MS = timedelta(milliseconds=1)
 
 
-def close_windows(
-    schema: OperatorSchema,
-    run: Sequence[dict[str, Any]],
-    stored: Iterable[Row],
-    *,
-    before: int | None,
-    after: int | None,
-) -> Processed:
-    """Returns the rows of the windows that close, as emitted records, and the run without them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """A fold with windows in one checkpoint.
 
-    Args:
-        schema: the stored schema.
-        run: the rows of the batch; their windows are open before it.
-        stored: the rows of the input handle.
-        before: the frontier before the batch.
-        after: the frontier after it.
+    Attributes:
+        pipeline: the declaration.
+        plan: the checkpoint's plan.
+        uid: the fold.
+        now: the clocks after the batch.
     """
-    if after is None:
-        return Processed(rows=[*run], emitted={schema.uid: []}, sunk={schema.uid: []}, failed={})
-    window = schema.window
-    assert window is not None  # noqa: S101  (for the type checker: only folds with windows close any)
-    some = [row for row in stored if window.is_merged or window.outlives(row, before)]
-    ended = resolve_rows(schema, [*some, *run], Now()).values()
-    closed = [row for row in ended if to_ms(row[END]) <= after and (before is None or to_ms(row[END]) > before)]
-    found = sorted((_emitted(schema, row) for row in closed), key=lambda r: r.position)
-    sessions = {(*_own_key(schema, row), row[END]): row[START] for row in closed if window.is_merged}
-    return Processed(
-        rows=[row for row in run if window.outlives(row, after) or _continues(schema, row, sessions)],
-        emitted={schema.uid: found},
-        sunk={schema.uid: [_sunk_window(schema, r) for r in found]},
-        failed={},
-    )
+
+    pipeline: Pipeline
+    plan: CheckpointPlan
+    uid: str
+    now: Now
+
+    def close(self, run: Sequence[dict[str, Any]], stored: Iterable[Row], late: Sequence[Decoded]) -> Processed:
+        """Returns the rows of the windows that close, as emitted records, and the run without them.
+
+        Args:
+            run: the rows of the batch; their windows are open before it.
+            stored: the rows of the input handle.
+            late: the late records, which are emitted if they are rows of an output.
+        """
+        schema, before, after = self._schema, self.plan.frontier_before(self.uid), self.now.frontiers.get(self.uid)
+        some = [row for row in stored if self._window.is_merged or self._window.outlives(row, before)]
+        found = resolve_rows(schema, [*some, *run], Now()).values()
+        ended = [row for row in found if before is None or to_ms(row[END]) > before]
+        closed = [row for row in ended if after is not None and to_ms(row[END]) <= after]
+        final = sorted((_emitted(schema, row) for row in closed), key=lambda r: r.position)
+        sunk = final
+        if next(o for o in self.pipeline.windowed if o.uid == self.uid).emit == "update":
+            final = [replace(r, fields={**r.fields, IS_FINAL: True}) for r in final]
+            sunk = [*final, *self._updates(row for row in ended if row not in closed)]
+        emitted, rows = {self.uid: final}, {self.uid: [_sunk_window(self.uid, r) for r in sunk]}
+        if schema.keeps_late:
+            output = late_output(self.uid)
+            emitted[output] = sorted((replace(r, path=(*r.path, 0), key=()) for r in late), key=lambda r: r.position)
+            rows[output] = [_sunk_window(output, r) for r in emitted[output]]
+        sessions = {(*_own_key(schema, row), row[END]): row[START] for row in closed if self._window.is_merged}
+        return Processed(
+            rows=[row for row in run if self._window.outlives(row, after) or _continues(schema, row, sessions)],
+            emitted=emitted,
+            sunk=rows,
+            failed={},
+        )
+
+    def _updates(self, rows: Iterable[Row]) -> Iterator[Decoded]:
+        """Yields the rows of the windows that the batch adds to, and leaves open."""
+        for r in (_emitted(self._schema, row) for row in rows if row["_changed"] == self.plan.id):
+            yield replace(r, path=(*r.path, self.plan.id), fields={**r.fields, IS_FINAL: False})
+
+    @property
+    def _schema(self) -> OperatorSchema:
+        return self.plan.schemas[self.uid]
+
+    @property
+    def _window(self) -> StoredWindow:
+        assert self._schema.window is not None  # noqa: S101  (for the type checker: only folds with windows close any)
+        return self._schema.window
 
 
 def _continues(schema: OperatorSchema, row: Row, closed: Mapping[Key, datetime]) -> bool:
@@ -236,6 +266,6 @@ def _emitted(schema: OperatorSchema, row: Row) -> Decoded:
     )
 
 
-def _sunk_window(schema: OperatorSchema, r: Decoded) -> dict[str, Any]:
-    own = (schema.uid, r.topic, r.partition, r.offset, list(r.path))
+def _sunk_window(output: str, r: Decoded) -> dict[str, Any]:
+    own = (output, r.topic, r.partition, r.offset, list(r.path))
     return {**r.fields, **dict(zip((name for name, _ in ROW_ID), own, strict=True))}
