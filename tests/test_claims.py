@@ -85,7 +85,7 @@ class Visits(state.Keyed):
 
 
 def test_a_window_closes_once_and_a_late_record_changes_nothing() -> None:
-    assert "that close once, at a checkpoint, and no timers yet" in GUARANTEES
+    assert "that close once, at a checkpoint" in GUARANTEES
     hours = Fold("hours", key_by="shop", state=Visits, window=Tumbling("1h"), sink=DeltaSink("hours"))
     pipeline = Pipeline(
         name="visits", source=KafkaSource("visits", Visit, event_time="at"), operators=[hours], max_dead_letters=0.0

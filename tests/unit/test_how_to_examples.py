@@ -24,6 +24,7 @@ PAGES = (
     "read-a-debezium-topic",
     "several-sources-and-broadcast",
     "test-a-pipeline",
+    "timers",
     "types",
     "write-a-pipeline",
 )

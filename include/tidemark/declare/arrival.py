@@ -77,6 +77,7 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
     found = ["it is a Process"] if schema.kind == "process" else []
     found += ["deletes=True"] if schema.deletes else []
     found += ["its windows close"] if schema.window is not None else []
+    found += ["its timers fire"] if schema.timers is not None else []
     for field in schema.fields:
         if field.state_kind.depends_on_arrival:
             found.append(f"{field.name} is a state.{field.state_kind.shown}")
@@ -85,13 +86,16 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
     return found
 
 
-def _windows_before(pipeline: Pipeline, uid: str) -> str | None:
-    """Returns the fold whose closed windows reach an operator; None if records of Kafka do."""
+def _clocked_before(pipeline: Pipeline, uid: str) -> str | None:
+    """Returns what reaches an operator besides records of Kafka: closed windows or timers; None if nothing does."""
     name = upstream_of(pipeline, uid)
     while name is not None:
         above = operator_of(name, pipeline.schemas())
-        if pipeline.schemas()[above].window is not None:
-            return above
+        schema = pipeline.schemas()[above]
+        if schema.window is not None:
+            return f"the closed windows of {above}"
+        if schema.timers is not None:
+            return f"the timers of {above}"
         name = upstream_of(pipeline, above)
     return None
 
@@ -104,9 +108,9 @@ def refuse_late(pipeline: Pipeline, uid: str, *, out_of_order: bool) -> str:
             not accept that.
     """
     name = input_name(pipeline, uid)
-    if windows := _windows_before(pipeline, uid):
+    if cause := _clocked_before(pipeline, uid):
         raise UsageError(
-            f"{uid} gets rows of the closed windows of {windows}: a redrive of them is not supported yet",
+            f"{uid} gets rows of {cause}: a redrive of them is not supported yet",
             safe="nothing was written; the letters are kept.",
             next="repeat the checkpoints with the corrected code by a backfill.",
         )

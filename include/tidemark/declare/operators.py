@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.declare.flat_map import FlatMap
@@ -11,6 +10,7 @@ from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
 from tidemark.declare.publications import Publication, named
+from tidemark.declare.timer_options import check_timers, takes, takes_more, timer_field
 from tidemark.declare.windows import ClosedRow, Window, check_window, late_output, lateness_ms
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
@@ -278,6 +278,11 @@ class Fold:
         return lateness_ms(self.uid, self.lateness)
 
     @property
+    def clock_of_frontier(self) -> str | None:
+        """The clock that its frontier follows; None without windows."""
+        return None if self.window is None else self.closes_by
+
+    @property
     def joins(self) -> tuple[Join, ...]:
         """The joins, ordered by uid, because the order of a mapping must not decide anything."""
         return tuple(Join(uid, (on,) if isinstance(on, str) else tuple(on)) for uid, on in sorted(self.join.items()))
@@ -333,6 +338,10 @@ class Process:
     instance of that class, whose lists belong to no key. An exception fails the checkpoint; the error names key,
     partition and offset.
 
+    With `on_timer`, the function takes a keyword-only parameter, `timers`: `timers.set(name, at)` sets or replaces a
+    timer of the key, `timers.cancel(name)` and `timers.clear()` take timers back. `on_timer(key, name, at, remembered)`
+    is called when one fires, also for keys without records.
+
     Attributes:
         uid: as in `Fold`.
         key_by: as in `Fold`; the function gets the values of the expressions.
@@ -352,6 +361,12 @@ class Process:
         operator_state: a `state.Operator` class with lists per parallel task; None = there are none.
         publish: as in `Fold`.
         was: as in `Fold`.
+        on_timer: a function that gets key, name and time of a timer that fires, and the state of the key; a fifth
+            parameter without a default gets the broadcast states. It yields as `function` does, and may take `timers`
+            and `operator_state`. Records then come by event time, and a timer fires before records of its own time.
+        fires_by: the clock that timers follow: `watermark` of the source, or `logical_time`: the end of the newest
+            covered interval.
+        lateness: how far firing stays behind that clock.
     """
 
     uid: str
@@ -369,6 +384,9 @@ class Process:
     operator_state: type[OperatorLists] | None = field(default=None, kw_only=True)
     publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
+    on_timer: ProcessFunction | None = field(default=None, kw_only=True)
+    fires_by: Literal["watermark", "logical_time"] = field(default="watermark", kw_only=True)
+    lateness: str | timedelta = field(default="0s", kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -382,10 +400,14 @@ class Process:
             raise DeclarationError(f"{self.uid}: function={self.function!r}", next="give a function.")
         check_outputs(self.uid, self.outputs)
         _check_lists(self)
+        check_timers(self)
+        if self.on_timer is not None:
+            object.__setattr__(self, "order", "event_time")
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """Returns the stored schema for a record type; see `Fold.bind`."""
         fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
+        fields += () if self.on_timer is None else (timer_field(),)
         schema = OperatorSchema(
             self.uid,
             bind_keys(self.uid, self.key_by, record),
@@ -399,10 +421,18 @@ class Process:
 
     @property
     def takes_broadcast(self) -> bool:
-        """Whether the function has a fourth parameter without a default, for broadcast states."""
-        found = signature(self.function).parameters.values()
-        positional = [p for p in found if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-        return len(positional) > 3 and positional[3].default is Parameter.empty
+        """Whether one of its functions has a further parameter without a default, for broadcast states."""
+        return takes_more(self.function, 3) or (self.on_timer is not None and takes_more(self.on_timer, 4))
+
+    @property
+    def lateness_ms(self) -> int:
+        """The lateness in milliseconds."""
+        return lateness_ms(self.uid, self.lateness)
+
+    @property
+    def clock_of_frontier(self) -> str | None:
+        """The clock that its frontier follows; None without timers."""
+        return None if self.on_timer is None else self.fires_by
 
     @property
     def lists(self) -> OperatorState:
@@ -444,9 +474,8 @@ def _check(operator: Fold | Process) -> None:
 
 def _check_lists(operator: Process) -> None:
     declared = operator.operator_state
-    found = signature(operator.function).parameters.values()
-    takes = any(p.name == "operator_state" and p.kind is Parameter.KEYWORD_ONLY for p in found)
-    if declared is None and takes:
+    is_taken = takes(operator.function, "operator_state")
+    if declared is None and is_taken:
         raise DeclarationError(
             f"{operator.uid}: the function takes operator_state, but none is declared",
             next="declare it: Process(..., operator_state=...), a class derived from state.Operator.",
@@ -458,7 +487,7 @@ def _check_lists(operator: Process) -> None:
             f"{operator.uid}: operator_state={declared!r}",
             next="give a class derived from state.Operator, with at least one list.",
         )
-    if not takes:
+    if not is_taken:
         raise DeclarationError(
             f"{operator.uid}: the function does not take its operator state",
             next="give it a keyword-only parameter: def function(key, records, remembered, *, operator_state).",

@@ -250,7 +250,7 @@ class Pipeline:
     def _bind_windows(self) -> None:
         """Gives the rows of closed windows their columns, in order, because one operator may read those of another."""
         for operator in self.in_order():
-            if operator in self.windowed:
+            if isinstance(operator, Fold) and operator.window is not None:
                 bound = with_closed_row(operator, self._schema_of(operator), self.record_class(operator))
                 object.__setattr__(self, "operators", tuple(bound if o is operator else o for o in self.operators))
 
@@ -282,9 +282,9 @@ class Pipeline:
         return {name: s.watermark.rule for name, s in self.sources.items() if s.watermark is not None}
 
     @property
-    def windowed(self) -> tuple[Fold, ...]:
-        """The folds with windows."""
-        return tuple(o for o in self.operators if isinstance(o, Fold) and o.window is not None)
+    def clocked(self) -> tuple[Fold | Process, ...]:
+        """The operators with a frontier: folds with windows, and processes with timers."""
+        return tuple(o for o in self.operators if not isinstance(o, FlatMap) and o.clock_of_frontier is not None)
 
     @property
     def isolation(self) -> str:
@@ -318,8 +318,8 @@ class Pipeline:
 
     @property
     def recorded_inputs(self) -> dict[str, str]:
-        """The input of every operator by uid, as plans record it: only with FlatMaps, windows or several outputs."""
-        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 or o in self.windowed for o in self.operators)
+        """The input of every operator by uid: plans record it with FlatMaps, windows, timers or several outputs."""
+        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 or o in self.clocked for o in self.operators)
         return {o.uid: self.input_of(o) for o in self.operators} if is_recorded else {}
 
     def readers(self, name: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
+from tidemark.engine.process.due_timers import DueKeys, find_due
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
@@ -146,6 +147,7 @@ class SparkBatch:
         self.uids = compute.pipeline.uids
         self._processed: dict[str, ProcessFrame | ClosedWindows] = {}
         self._failing: dict[str, ProcessFrame] = {}
+        self._due: dict[str, DueKeys] = {}
         self._letters_again = compute.redriven(plan)
         self._redriven: dict[str, DataFrame] = {}
         self._note_schemas()
@@ -161,7 +163,7 @@ class SparkBatch:
         if isinstance(operator, Fold) and operator.window is not None:
             self._processed[uid] = self._close(operator)
             self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
-        if isinstance(operator, Process | FlatMap) and self.counts[uid].applied:
+        if isinstance(operator, Process | FlatMap) and (self.counts[uid].applied or self._find_due(uid)):
             done = self._run_function(operator)
             self._processed[uid] = self._failing[uid] = done
             self.counts[uid] = self.counts[uid].after(
@@ -169,6 +171,7 @@ class SparkBatch:
                 emitted=done.emitted,
                 operator_state=done.operator_state,
                 failed_again=self._failed_again(uid),
+                fired=done.fired,
             )
             self._remember_refused(uid)
         return self.counts[uid]
@@ -180,16 +183,27 @@ class SparkBatch:
             applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
             again = self._letters_again[uid].blocked if uid in self._letters_again else ()
             return run_flat_map(operator, record, applied, [*self._blocked, *again])
+        self._find_due(uid)
+        count = self.counts[uid].applied
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,
             operator=operator,
             record=record,
-            records=self._numbered(uid),
-            applied=self.counts[uid].applied,
+            records=self._numbered(uid) if count else None,
+            applied=count,
             broadcast=self._broadcast.values() if operator.takes_broadcast else {},
+            due=self._due.get(uid),
         )
         return run_process(task)
+
+    def _find_due(self, uid: str) -> bool:
+        """Looks for the keys whose timers fire, once; returns whether there are any."""
+        if self._plan.schemas[uid].timers is None:
+            return False
+        if uid not in self._due:
+            self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now)
+        return self._due[uid].count > 0
 
     def _close(self, fold: Fold) -> ClosedWindows:
         task = ClosingTask(
@@ -307,7 +321,7 @@ class SparkBatch:
             self._broadcast.release()
             for records in self._redriven.values():
                 records.unpersist()
-        for done in self._processed.values():
+        for done in (*self._processed.values(), *self._due.values()):
             done.release()
 
     def _note_schemas(self) -> None:

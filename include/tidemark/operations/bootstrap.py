@@ -91,7 +91,7 @@ def _given(context: Context, request: BootstrapRequest) -> tuple[Pipeline, Mappi
         if uid not in schemas:
             raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(schemas)}.")
         refuse_stateless(schemas[uid], schemas)
-        refuse_windows(schemas[uid], "a bootstrap", "omit it: its windows begin with the first records.")
+        refuse_windows(schemas[uid], "a bootstrap", "omit it: it begins with the first records.")
         if uid in pipeline.tables:
             raise UsageError(f"{uid} is copied from a table of its own", next="omit it.")
     timed = [uid for uid in request.tables if request.at is None and _expires(schemas[uid])]

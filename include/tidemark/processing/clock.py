@@ -1,6 +1,10 @@
 """The clock of one key's state: the greatest access time of the records passed to its function so far."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark.processing.process_records import PositionedRecord
 
 
 class KeyClock:
@@ -8,7 +12,7 @@ class KeyClock:
 
     Attributes:
         now: milliseconds on the operator's clock.
-        place: the last record passed to the function, with its position; see `records`.
+        place: the last record passed to the function, with its position; see `handed`.
     """
 
     __slots__ = ("now", "place")
@@ -16,3 +20,18 @@ class KeyClock:
     def __init__(self, now: int, place: Any) -> None:
         self.now = now
         self.place = place
+
+    def handed(self, records: "Iterable[PositionedRecord]") -> Iterator[Any]:
+        """Yields the records themselves, one by one; the clock has the last one."""
+        for placed in records:
+            # As `reach` does, without a call per record.
+            self.place = placed
+            if placed.at > self.now:
+                self.now = placed.at
+            yield placed.record
+
+    def reach(self, placed: "PositionedRecord") -> None:
+        """Moves to a record, or to a timer that fires."""
+        self.place = placed
+        if placed.at > self.now:
+            self.now = placed.at

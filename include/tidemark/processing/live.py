@@ -73,7 +73,7 @@ class StateType:
         own, entries = self._sorted(rows)
         cells = {name: make(clock, own, entries) for name, make in self._makers}
         live: Any = object.__new__(self._live)
-        object.__setattr__(live, "_cells", cells)
+        object.__setattr__(live, "_cells", {name: cell for name, cell in cells.items() if name in self._names})
         return live, cells
 
     def _sorted(self, rows: Iterable[StoredRow]) -> tuple[StoredRow | None, dict[str, dict[Any, tuple[Any, int]]]]:
@@ -88,10 +88,14 @@ class StateType:
 
     @cached_property
     def _live(self) -> type:
-        names = [f.name for f in self.schema.fields]
-        made = type(self.cls.__name__, (Live, self.cls), {n: property(_reading(n)) for n in names})
+        made = type(self.cls.__name__, (Live, self.cls), {n: property(_reading(n)) for n in self._names})
         made.__qualname__ = self.cls.__qualname__
         return made
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The fields that the author's class has: all but the timers."""
+        return tuple(f.name for f in self.schema.fields if f is not self.schema.timers)
 
     @cached_property
     def _makers(self) -> list[tuple[str, Callable[..., Cell]]]:

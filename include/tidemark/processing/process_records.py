@@ -10,15 +10,15 @@ from tidemark.processing.live_operator_state import TaskState
 class PositionedRecord(NamedTuple):
     """A record of a key: its origin, its event time, its access time, and the record itself.
 
-    `path` is empty for a record of a source. `event_time` is passed on unchanged. `at` is in milliseconds on the
-    operator's clock.
+    `path` is empty for a record of a source. `event_time` is in microseconds since the epoch, `at` in milliseconds on
+    the operator's clock. A timer that fires has a position, too, and no record (adr/0056).
     """
 
     topic: str
     partition: int
     offset: int
     path: Path
-    event_time: Any
+    event_time: int
     at: int
     record: Any
 
@@ -33,7 +33,7 @@ class Emitted(NamedTuple):
     partition: int
     offset: int
     path: Path
-    event_time: Any
+    event_time: int
     fields: tuple[Any, ...]
     output: int = 0
 
@@ -57,9 +57,11 @@ class Output:
         emitted: records for sinks and for operators that read this one.
         letters: failed records, if the operator turns them into dead letters.
         task: operator state of the task that processes the keys; None if none is declared. It is never collected.
+        fired: how many timers have fired.
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
     letters: list[FailedRecord] = field(default_factory=list)
     task: TaskState | None = None
+    fired: int = 0

@@ -9,8 +9,10 @@ from pathlib import PurePath
 from typing import Any
 
 from tidemark.declare.operators import Process
+from tidemark.declare.timer_options import HINT, TIMERS
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.schema.event_windows import from_ms
 from tidemark.model.schema.key_groups import group_of, key_text
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
@@ -20,12 +22,16 @@ from tidemark.processing.live import StateResult, StateType, StoredRow, settle
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
 from tidemark.processing.shapes import Shape, shape_of
+from tidemark.processing.timer_merge import FiringRules, Takes, TimerMerge
 from tidemark.processing.value_codec import DoesNotFit
 
 # Messages for a process function that fails, or leaves more state than allowed.
 _SAFE = "every completed checkpoint is intact; nothing was published."
+_REMEDY = "fix the function, or declare on_error='dead_letter', then run the pipeline again."
 _LONGEST = 300
 """Maximum characters of an exception's own text in a message."""
+_NEVER = -(2**62)
+"""Milliseconds, before all others."""
 _OURS = PurePath(__file__).parent.as_posix()
 
 
@@ -42,11 +48,11 @@ def function_error(
     at = f" ({steps[-1].name}, line {steps[-1].lineno})" if steps else ""
     kind, words = type(error).__name__, " ".join(str(error).split())[:_LONGEST]
     whose = ("flat map", "") if key is None else ("process", f" key ({key_words(key)}),")
+    where, remedy = f"topic {place.topic}, partition {place.partition}, offset {place.offset}", _REMEDY
+    if place.record is None:
+        where, remedy = f"a timer of {from_ms(place.offset).isoformat()}", "fix on_timer, then run the pipeline again."
     made = ProcessFunctionError(
-        f"{whose[0]} function failed: {uid}: {kind}: {words}{at}:{whose[1]}"
-        f" topic {place.topic}, partition {place.partition}, offset {place.offset}",
-        safe=_SAFE,
-        next="fix the function, or declare on_error='dead_letter', then run the pipeline again.",
+        f"{whose[0]} function failed: {uid}: {kind}: {words}{at}:{whose[1]} {where}", safe=_SAFE, next=remedy
     )
     made.key = "" if key is None else key_words(key)
     made.place = (place.topic, place.partition, place.offset, place.path)
@@ -90,6 +96,7 @@ class Processing:
         broadcast: records of broadcast states, by uid and key.
         lists: its operator state; None if it declares none.
         keys: per key column what makes the value that the function gets of its stored form; None = they are the same.
+        rules: which timers fire; None if it has no timers.
     """
 
     operator: Process
@@ -99,6 +106,7 @@ class Processing:
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     lists: OperatorStateType | None = None
     keys: tuple[Callable[[Any], Any] | None, ...] = ()
+    rules: FiringRules | None = None
 
     @classmethod
     def of(
@@ -111,7 +119,9 @@ class Processing:
         record: Shape | None = None,
     ) -> "Processing":
         """Binds a declaration to its stored schema; the shape of its records says what its keys are in Python."""
-        shapes = {d.name: shape_of(d.hint, f"{operator.uid}.{d.name}") for d in operator.state.descriptors}
+        hints = {d.name: d.hint for d in operator.state.descriptors}
+        hints |= {} if schema.timers is None else {TIMERS: HINT}
+        shapes = {name: shape_of(hint, f"{operator.uid}.{name}") for name, hint in hints.items()}
         return cls(
             operator=operator,
             state=StateType(operator.state, schema, shapes),
@@ -128,7 +138,7 @@ class Processing:
         Args:
             key: its columns.
             stored: its stored rows that are values, only the newest of each; of the key itself and of map entries.
-            records: at least one, in the operator's order; read one by one.
+            records: in the operator's order, read one by one; none only if it has timers.
             out: the output is added here once the function has returned.
 
         Raises:
@@ -150,12 +160,17 @@ class Processing:
 
     def _once(self, key: Key, stored: Sequence[StoredRow], records: Iterable[PositionedRecord], out: Output) -> None:
         waiting = iter(records)
-        first = next(waiting)
-        clock = KeyClock(first.at, first)
+        first = next(waiting, None)
+        clock = KeyClock(_NEVER if first is None or self.rules is not None else first.at, first)
         live, cells = self.state.open(stored, clock)
         emitted: list[Emitted] = []
+        fired = 0
         try:
-            self._call(key, _handed(chain((first,), waiting), clock), live, clock, emitted, out.task)
+            if self.rules is not None:
+                merge = TimerMerge(processing=self, key=key, live=live, clock=clock, emitted=emitted, task=out.task)
+                fired = merge.pass_records(cells[TIMERS], waiting if first is None else chain((first,), waiting))
+            elif first is not None:
+                self._call(key, clock.handed(chain((first,), waiting)), live, clock, emitted, out.task)
             came_to = settle(cells.values())
         except MemoryError:
             raise
@@ -169,6 +184,7 @@ class Processing:
             self._refuse_large(key, cells, came_to.size)
             out.rows += self._rows(key, bool(stored), came_to)
         out.emitted += emitted
+        out.fired += fired
 
     def _call(
         self,
@@ -179,15 +195,30 @@ class Processing:
         emitted: list[Emitted],
         task: TaskState | None,
     ) -> None:
-        handed = [self._key(key), records, live]
+        handed = [self.given_key(key), records, live]
         if self._takes_broadcast:
             handed.append(self.broadcast)
         function = self.operator.function
-        found = function(*handed) if task is None else function(*handed, operator_state=task.live)
-        if found is None:
-            return
-        place, numbers = None, self.encoder.numbers()
-        for item in found:
+        self.collect(function(*handed) if task is None else function(*handed, operator_state=task.live), clock, emitted)
+
+    def collect(
+        self,
+        found: Iterable[Any] | None,
+        clock: KeyClock,
+        emitted: list[Emitted],
+        numbers: list[Iterator[int]] | None = None,
+    ) -> None:
+        """Runs a function to its end, and numbers the rows that it yields.
+
+        Args:
+            found: what the function has returned.
+            clock: has the record or the timer that the function is at.
+            emitted: the rows are added here.
+            numbers: those with which the rows of a timer continue.
+        """
+        place = None if numbers is None else clock.place
+        numbers = numbers or self.encoder.numbers()
+        for item in () if found is None else found:
             at = clock.place
             if at is not place:
                 place, numbers = at, self.encoder.numbers()
@@ -195,7 +226,7 @@ class Processing:
             path = (*at.path, next(numbers[output]))
             emitted.append(Emitted(at.topic, at.partition, at.offset, path, at.event_time, fields, output))
 
-    def _key(self, key: Key) -> Any:
+    def given_key(self, key: Key) -> Any:
         """Returns the key that the function gets: one value, or a tuple of several."""
         if self.keys:
             key = tuple(v if load is None else load(v) for v, load in zip(key, self.keys, strict=True))
@@ -241,6 +272,17 @@ class Processing:
         return self.operator.takes_broadcast
 
     @cached_property
+    def takes_of_function(self) -> Takes:
+        """What the function takes besides key, records and state."""
+        return Takes.of(self.operator.function, 3)
+
+    @cached_property
+    def takes_of_timer(self) -> Takes:
+        """What `on_timer` takes besides key, name, time and state."""
+        assert self.operator.on_timer is not None  # noqa: S101  (for the type checker: asked for with timers only)
+        return Takes.of(self.operator.on_timer, 4)
+
+    @cached_property
     def _limits(self) -> list[tuple[str, int]]:
         return [(f.name, f.limit) for f in self.state.schema.fields if f.process_kind.is_limited]
 
@@ -259,12 +301,3 @@ class Processing:
         for f in self.state.schema.fields:
             places[f.name], at = at, at + len(f.columns)
         return places
-
-
-def _handed(records: Iterable[PositionedRecord], clock: KeyClock) -> Iterator[Any]:
-    """Yields the records themselves, one by one; the clock has the last one."""
-    for placed in records:
-        clock.place = placed
-        if placed.at > clock.now:
-            clock.now = placed.at
-        yield placed.record

@@ -337,7 +337,7 @@ class CheckpointJob:
         run, handle = WrittenRun(rows=0, files=()), plan.handles[uid]
         commits: tuple[Commit, ...] = ()
         table = runs_table(plan, uid)
-        if counts.applied and plan.schemas[uid].keeps_state:
+        if (counts.applied or counts.fired) and plan.schemas[uid].keeps_state:
             run = steps.take(f"fold.{uid}", lambda: batch.write_run(uid, steps.folder(table)))
         written = self.clock.now_ms()
         if run.rows:
@@ -366,6 +366,7 @@ class CheckpointJob:
             outputs=outputs,
             filtered=counts.filtered,
             late=counts.late,
+            fired=counts.fired,
         )
         return ack, run
 

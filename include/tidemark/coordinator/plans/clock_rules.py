@@ -44,26 +44,26 @@ def plan_clocks(
 
 
 _GREATEST = WatermarkRule(delay_ms=0, idle_after_ms=None, combine="max")
-"""The rule of a source that declares no watermark and feeds a window: the greatest event time, as in 0.1."""
+"""The rule of a source without a watermark that feeds windows or timers: the greatest event time, as in 0.1."""
 
 
 def _rules(pipeline: Pipeline) -> dict[str, WatermarkRule]:
-    needed = {clock_of(pipeline, pipeline.input_of(fold)) for fold in pipeline.windowed if fold.closes_by == WATERMARK}
+    needed = {clock_of(pipeline, pipeline.input_of(o)) for o in pipeline.clocked if o.clock_of_frontier == WATERMARK}
     return dict.fromkeys(sorted(needed.intersection(pipeline.sources)), _GREATEST) | pipeline.watermarks
 
 
 def clock_of(pipeline: Pipeline, name: str) -> str:
-    """Returns the clock of an input or an output: that of a source, or the frontier of the windows it comes from."""
+    """Returns the clock of an input or output: that of a source, or the frontier of the windows or timers before it."""
     while name not in pipeline.sources:
         operator = pipeline.operator(operator_of(name, pipeline.schemas()))
-        if operator in pipeline.windowed:
+        if operator in pipeline.clocked:
             return operator.uid
         name = pipeline.input_of(operator)
     return name
 
 
 def plan_frontiers(pipeline: Pipeline, parent: Parent, logical_ms: int | None) -> dict[str, PlannedClock]:
-    """Returns what decides the frontier of each operator with windows in a plan.
+    """Returns what decides the frontier of each operator with windows or timers in a plan.
 
     Args:
         pipeline: the declaration.
@@ -71,13 +71,14 @@ def plan_frontiers(pipeline: Pipeline, parent: Parent, logical_ms: int | None) -
         logical_ms: the end of the newest interval that will be covered; None = there is none.
     """
     planned = {}
-    for fold in pipeline.windowed:
-        by_watermark = fold.closes_by == WATERMARK
-        inputs = (clock_of(pipeline, pipeline.input_of(fold)),) if by_watermark else ()
-        before = parent.clocks.get(fold.uid) or parent.clocks.get(fold.was) or EventTimeClock()
-        planned[fold.uid] = PlannedClock(
+    for each in pipeline.clocked:
+        closes_by = each.clock_of_frontier or WATERMARK
+        by_watermark = closes_by == WATERMARK
+        inputs = (clock_of(pipeline, pipeline.input_of(each)),) if by_watermark else ()
+        before = parent.clocks.get(each.uid) or parent.clocks.get(each.was) or EventTimeClock()
+        planned[each.uid] = PlannedClock(
             before=before,
-            frontier=FrontierRule(closes_by=fold.closes_by, lateness_ms=fold.lateness_ms, inputs=inputs),
+            frontier=FrontierRule(closes_by=closes_by, lateness_ms=each.lateness_ms, inputs=inputs),
             logical_ms=None if by_watermark else logical_ms,
         )
     return planned

@@ -299,7 +299,7 @@ class Planner:
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:
-        if not (pipeline.windowed or pipeline.watermarks):
+        if not (pipeline.clocked or pipeline.watermarks):
             return {}
         recorded = None if reading.repeats is None else reading.repeats.last
         found = plan_clocks(pipeline, parent, reading.ranges, self.log, recorded)

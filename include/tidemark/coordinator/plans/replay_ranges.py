@@ -292,7 +292,7 @@ def _joins(pipeline: Pipeline, before: Sequence[CheckpointPlan], plan: Checkpoin
     broadcasts = [s for name, s in pipeline.inputs.items() if name not in pipeline.sources]
     changes = any(not r.is_empty and any(s.reads(tp) for s in broadcasts) for tp, r in plan.ranges.items())
     recreated_topic = any(before[-1].topic_ids.get(t, i) != i for t, i in plan.topic_ids.items())
-    other_rule = (pipeline.windowed or pipeline.watermarks) or plan.caps_event_time != before[-1].caps_event_time
+    other_rule = (pipeline.clocked or pipeline.watermarks) or plan.caps_event_time != before[-1].caps_event_time
     if other_rule or changes or plan.copies or plan.losses or plan.redrives or recreated_topic:
         return False
     return sum(each.ranges.span for each in (*before, plan)) <= bound

@@ -17,8 +17,10 @@ from pyspark.sql import functions as F
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.engine.process.arrow_values import object_reader
+from tidemark.engine.process.due_timers import DueKeys
 from tidemark.engine.process.process_worker import (
     FAILED,
+    FIRED,
     FLUSH,
     LETTER,
     LISTS,
@@ -68,18 +70,21 @@ class ProcessTask:
         plan: the plan that is executed.
         operator: the declaration.
         record: dataclass of its records.
-        records: decoded records of its input with the column `_path`, including those that it cannot apply.
+        records: decoded records of its input with the column `_path`, including those that it cannot apply; None if it
+            applies none.
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
+        due: the keys whose timers may fire; None if it has no timers.
     """
 
     warehouse: SparkWarehouse
     plan: CheckpointPlan
     operator: Process
     record: type
-    records: DataFrame
+    records: DataFrame | None
     applied: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    due: DueKeys | None = None
 
     @property
     def schema(self) -> OperatorSchema:
@@ -104,12 +109,14 @@ class ProcessFrame:
         rows: all rows; see `process_worker`.
         counts: number of rows of each kind.
         operator_state: the combined lists of its tasks; None if it declares none.
+        fired: how many timers have fired.
     """
 
     operator: Process | FlatMap
     rows: DataFrame
     counts: Mapping[int, int]
     operator_state: OperatorState | None = None
+    fired: int = 0
 
     @property
     def emitted(self) -> dict[str, int]:
@@ -197,15 +204,17 @@ def keep_output(operator: Process | FlatMap, rows: DataFrame) -> tuple[ProcessFr
     """
     with translate_spark_errors():
         place = F.struct("topic", "partition", "offset", "_path", "why")
-        lists = F.collect_list(F.when(F.col("_tag") == LISTS, F.col("why")))
+        lists = F.collect_list(F.when(F.col("_tag").isin(LISTS, FIRED), F.col("why")))
         seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
         found = rows.groupBy("_tag").agg(*seen).collect()
-    made = ProcessFrame(operator=operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found})
+    told = {r["_tag"]: r["lists"] for r in found}
+    fired = sum(map(int, told.get(FIRED, ())))
+    made = ProcessFrame(operator=operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found}, fired=fired)
     failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
     if failure is not None:
         made.release()
         raise rebuild_error(failure)
-    return made, dict(left_of(text) for r in found for text in r["lists"])
+    return made, dict(map(left_of, told.get(LISTS, ())))
 
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
@@ -230,14 +239,22 @@ def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
 def _streamed(task: ProcessTask) -> DataFrame:
     plan, schema, operator = task.plan, task.schema, task.operator
     keys = [f"_k{n}" for n in range(len(schema.keys))]
-    records = _records(task, keys)
-    if plan.handles[operator.uid]:
-        records = records.unionByName(_stored(task, keys))
+    parts = [] if task.records is None else [_records(task, task.records, keys)]
+    parts += [_stored(task, keys)] if plan.handles[operator.uid] else []
+    records = reduce(DataFrame.unionByName, parts)
     place = ["topic", "partition", "offset", "_path"]
     order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
     shape = record_shape(task.record)
+    rules = None if task.due is None else task.due.rules
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists, shape)
-    authors = [operator.function, operator.state, task.record, *(output.emits for output in operator.outputs)]
+    processing = replace(processing, rules=rules)
+    authors = [
+        operator.function,
+        *([operator.on_timer] if operator.on_timer else []),
+        operator.state,
+        task.record,
+        *(output.emits for output in operator.outputs),
+    ]
     shapes = (shape, *processing.state.shapes.values())
     authors += [cls for found in shapes for cls in found.classes]
     authors += [operator.operator_state] if operator.operator_state else []
@@ -248,21 +265,19 @@ def _streamed(task: ProcessTask) -> DataFrame:
     return sorted_rows.mapInArrow(partial(work_through, blob), returned_columns(operator, run_type(schema)))
 
 
-def _records(task: ProcessTask, keys: list[str]) -> DataFrame:
+def _records(task: ProcessTask, records: DataFrame, keys: list[str]) -> DataFrame:
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "event_time")
     at = f"{access_sql(task.schema, task.plan)} AS _at"
     nothing = f"CAST(NULL AS {stored_type(task.schema).sql}) AS stored"
-    rows = with_keys(task.records, task.schema)
+    rows = with_keys(records, task.schema)
     return rows.selectExpr(*keys, f"{RECORD} AS _tag", *place, at, "record", nothing)
 
 
 def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     """Returns the newest stored rows of touched keys, in the form of the stream."""
     schema, plan = task.schema, task.plan
-    named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
-    touched = with_keys(task.records, schema).selectExpr(*named).distinct()
-    touched = touched.selectExpr("*", f"{key_group_sql(schema, '`')} AS _key_group")
-    rows = task.warehouse.stored_of(schema, plan.handles[task.operator.uid], touched, task.applied)
+    touched, at_most = _touched(task, keys)
+    rows = task.warehouse.stored_of(schema, plan.handles[task.operator.uid], touched, at_most)
     newest = compact_rows(task.warehouse.session, rows, schema, Now(), deepest=False).where("_kind <> 'tombstone'")
     fields = ", ".join(f"`{name}`" for name, _ in stored_type(schema).fields)
     own = [f"`{c.name}` AS {k}" for k, c in zip(keys, schema.keys, strict=True)]
@@ -273,6 +288,20 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
         f"CAST(NULL AS {record_shape(task.record).type.sql}) AS record",
     )
     return newest.selectExpr(*own, f"{STORED} AS _tag", *place, *nothing, f"struct({fields}) AS stored")
+
+
+def _touched(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int]:
+    """Returns the keys with records or due timers, with `_key_group`, and an upper bound of their number."""
+    schema, columns = task.schema, ["_key_group", *(c.name for c in task.schema.keys)]
+    found, count = [], task.applied
+    if task.records is not None:
+        named = [f"{k} AS `{c.name}`" for k, c in zip(keys, schema.keys, strict=True)]
+        touched = with_keys(task.records, schema).selectExpr(*named).distinct()
+        found.append(touched.selectExpr(f"{key_group_sql(schema, '`')} AS _key_group", "*").select(*columns))
+    if task.due is not None and task.due.keys is not None:
+        found.append(task.due.keys.select(*columns))
+        count += task.due.count
+    return reduce(DataFrame.unionAll, found), count
 
 
 def returned_columns(operator: Process | FlatMap, run: FieldType | None) -> str:

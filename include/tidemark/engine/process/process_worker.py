@@ -1,7 +1,7 @@
 """The code in Spark's Python workers: it passes a sorted stream per partition, key by key, through the runtime.
 
 Each batch of the stream holds rows ordered by key; for each key its stored rows come first (`STORED`), then its records
-(`RECORD`). The result has five kinds of rows (`RUN EMITTED LETTER FAILED LISTS`), distinguished by `_tag`, and
+(`RECORD`). The result has six kinds of rows (`RUN EMITTED LETTER FAILED LISTS FIRED`), distinguished by `_tag`, and
 one more for each output after the first.
 """
 
@@ -29,8 +29,8 @@ from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import Shape
 
 STORED, RECORD = 0, 1
-RUN, EMITTED, LETTER, FAILED, LISTS = 0, 1, 2, 3, 4
-OTHERS = 5
+RUN, EMITTED, LETTER, FAILED, LISTS, FIRED = 0, 1, 2, 3, 4, 5
+OTHERS = 6
 """Tag of the rows of the second output; those of further ones follow."""
 _OUTPUT = attrgetter("output")
 FLUSH = 10_000
@@ -100,8 +100,12 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             stored, first = _split(group)
             if first is not None:
                 work.processing.process(key, stored, chain((first,), (item for _, _, item in group)), out)
+            elif work.processing.rules is not None:
+                work.processing.process(key, stored, (), out)
             yield from sent.flush(out, at_least=FLUSH)
         yield from sent.flush(out, at_least=1)
+        if out.fired:
+            yield sent.fired(out.fired)
         if out.task is not None and (left := out.task.changed_parts()):
             yield sent.lists(task, left)
     except (ProcessFunctionError, StateOverflowError) as error:
@@ -223,6 +227,10 @@ class ResultBatches:
     def lists(self, task: int, left: Mapping[str, Part]) -> pa.RecordBatch:
         """Returns the batch with the task's parts of the operator state."""
         return self._batch(LISTS, 1, why=[json.dumps({"task": task, "lists": codec.to_json(left)})])
+
+    def fired(self, count: int) -> pa.RecordBatch:
+        """Returns the batch that says how many timers have fired."""
+        return self._batch(FIRED, 1, why=[str(count)])
 
     def failure(self, error: ProcessFunctionError | StateOverflowError) -> pa.RecordBatch:
         """Returns the batch that says why processing a partition failed."""

@@ -6,7 +6,8 @@ offsets of a topic of their own (adr/0042): the algebra of coverages then holds 
 promotes and deliveries, and a redrive costs a sink one number however many records it has.
 
 The row of a closed window has no record either. Its position is the end of the window, as an offset of a topic of its
-operator (adr/0054), so a sink covers closed windows up to the operator's frontier.
+operator (adr/0054), so a sink covers closed windows up to the operator's frontier. The same holds for rows that a timer
+emits, by its time (adr/0056).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +33,15 @@ def windows_of(uid: str) -> TopicPartition:
     return TopicPartition(f"windows/{uid}", 0)
 
 
-def _windows(plan: CheckpointPlan) -> list[TopicPartition]:
-    return [windows_of(uid) for uid, schema in plan.schemas.items() if schema.window is not None]
+def timers_of(uid: str) -> TopicPartition:
+    """Returns the topic of an operator whose offsets are times of timers, in milliseconds."""
+    return TopicPartition(f"timers/{uid}", 0)
+
+
+def _clocked(plan: CheckpointPlan) -> list[TopicPartition]:
+    """The topics of all operators with a frontier; the offsets up to it are in the past."""
+    windows = [windows_of(uid) for uid, schema in plan.schemas.items() if schema.window is not None]
+    return windows + [timers_of(uid) for uid, schema in plan.schemas.items() if schema.timers is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +52,7 @@ class EmittedRecords:
     a topic that was recreated are not redriven to a sink.
 
     Attributes:
-        ranges: the ranges of the plan, and those of ends of windows.
+        ranges: the ranges of the plan, and those of ends of windows and times of timers.
         topic_ids: the ids of their topics.
         redriven: the redriven records that reach the operator.
         had: those of them whose rows the sink had before the plan.
@@ -62,10 +70,10 @@ class EmittedRecords:
         for redrive in plan.redrives:
             if uid in redrive.sinks:
                 redriven, had = redriven | redrive.coverage, had | redrive.sinks[uid]
-        windows = _windows(plan)
+        clocked = _clocked(plan)
         return cls(
-            ranges={**plan.ranges, **dict.fromkeys(windows, OffsetRange(0, _EVER))},
-            topic_ids={**plan.topic_ids, **{tp.topic: tp.topic for tp in windows}},
+            ranges={**plan.ranges, **dict.fromkeys(clocked, OffsetRange(0, _EVER))},
+            topic_ids={**plan.topic_ids, **{tp.topic: tp.topic for tp in clocked}},
             redriven=redriven,
             had=had,
         )
@@ -104,7 +112,7 @@ def emitted_by(plan: CheckpointPlan, uid: str, clocks: Mapping[str, EventTimeClo
         clocks: the clocks after it.
     """
     read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
-    for tp, frontier in ((tp, clocks.get(tp.topic.partition("/")[2])) for tp in _windows(plan)):
+    for tp, frontier in ((tp, clocks.get(tp.topic.partition("/")[2])) for tp in _clocked(plan)):
         if frontier is not None and frontier.watermark_ms is not None and frontier.watermark_ms >= 0:
             read |= OffsetCoverage({tp: (OffsetRange(0, frontier.watermark_ms + 1),)})
     if any(uid in redrive.sinks for redrive in plan.redrives):

@@ -77,6 +77,7 @@ class Ack:
         outputs: of several outputs the report of each after the first one, by its uid.
         filtered: number of records that its declaration leaves out; they are neither applied nor dead letters.
         late: records whose window had closed: dead letters, or filtered ones if they are rows of an output.
+        fired: number of timers that fired.
     """
 
     uid: str
@@ -97,6 +98,7 @@ class Ack:
     outputs: Mapping[str, OutputAck] = field(default_factory=dict, metadata=ADDED)
     filtered: int = field(default=0, metadata=ADDED)
     late: int = field(default=0, metadata=ADDED)
+    fired: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if self.read + self.redriven != self.applied + self.filtered + self.dead_lettered:
@@ -409,7 +411,7 @@ class UidCounts:
 
     `read + redriven == applied + filtered + dead_lettered`; `refused_again` of the redriven ones are dead letters, and
     `late` of the others, or filtered. `operator_state` holds the lists that a process left, if any. `refused_records`:
-    only if a sink is behind.
+    only if a sink is behind. `fired`: timers, which may change state although no record is applied.
     """
 
     applied: int
@@ -421,6 +423,7 @@ class UidCounts:
     refused_records: OffsetCoverage | None = None
     filtered: int = 0
     late: int = 0
+    fired: int = 0
 
     @property
     def read(self) -> int:
@@ -445,6 +448,7 @@ class UidCounts:
         emitted: Mapping[str, int],
         operator_state: OperatorState | None,
         failed_again: int = 0,
+        fired: int = 0,
     ) -> "UidCounts":
         """After the function of an operator was called: some of the records failed, `failed_again` redriven ones."""
         return replace(
@@ -454,6 +458,7 @@ class UidCounts:
             emitted=emitted,
             operator_state=operator_state,
             refused_again=self.refused_again + failed_again,
+            fired=fired,
         )
 
 

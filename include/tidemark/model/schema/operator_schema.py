@@ -298,6 +298,11 @@ class OperatorSchema:
         return tuple(f for f in self.fields if f.state_kind.is_stored_by_entry)
 
     @property
+    def timers(self) -> StoredField | None:
+        """The timers of a process, an entry per name: the time at which it fires (adr/0056); None = it has none."""
+        return next((f for f in self.fields if f.options == OF_TIMERS), None)
+
+    @property
     def shadows(self) -> bool:
         """Whether a row of a fold may hide older rows: a tombstone of a delete, or a row of a patch."""
         return self.deletes or bool(self.patched)
@@ -424,7 +429,7 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
 
 
 def refuse_windows(schema: OperatorSchema, what: str, next: str) -> None:
-    """Refuses an operation on an operator with windows, as long as it would not know which of them are closed.
+    """Refuses an operation on an operator with windows or timers, as long as it would not know which are past.
 
     Args:
         schema: the operator.
@@ -432,11 +437,12 @@ def refuse_windows(schema: OperatorSchema, what: str, next: str) -> None:
         next: what to type instead.
 
     Raises:
-        UsageError: the operator has windows.
+        UsageError: the operator has windows or timers.
     """
-    if schema.window is not None:
+    if schema.window is not None or schema.timers is not None:
+        has = "timers" if schema.window is None else schema.window.shown
         raise UsageError(
-            f"{schema.uid} has {schema.window.shown}: {what} is not supported for them yet",
+            f"{schema.uid} has {has}: {what} is not supported for them yet",
             safe="nothing was written.",
             next=next,
         )
@@ -449,6 +455,8 @@ def window_columns(window: StoredWindow) -> tuple[KeyColumn, KeyColumn]:
     return start, end
 
 
+OF_TIMERS = (("holds", "timers"),)
+"""The options of the map that holds the timers of a process; no map of an author has any."""
 RUN_COLUMNS = (("_kind", "STRING"), ("_changed", "BIGINT"), ("_key_group", "INT"))
 
 

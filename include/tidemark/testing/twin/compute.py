@@ -291,15 +291,15 @@ class MemoryBatch:
             records = [*records, *(self._inputs[uid].good if uid in self._inputs else ())]
             self._sort(uid, self._broadcast.join(records, schema.joins))
         if isinstance(operator, Process | FlatMap):
-            takes_broadcast = isinstance(operator, Process) and operator.takes_broadcast
             task = Task(
                 operator=operator,
                 schema=schema,
                 plan=plan,
                 record=pipeline.record_class(operator),
-                broadcast=self._broadcast.values() if takes_broadcast else {},
+                broadcast=self._broadcast.values() if getattr(operator, "takes_broadcast", False) else {},
                 parallelism=self._compute.parallelism,
                 blocked=self._blocked,
+                now=self._now,
             )
             done = run_function(task, self._applied[uid], state_rows(self._compute.tables, schema, plan.handles[uid]))
             self._processed[uid] = done
@@ -309,6 +309,7 @@ class MemoryBatch:
                 emitted={output: len(records) for output, records in done.emitted.items()},
                 operator_state=done.operator_state,
                 failed_again=sum(position in again for position in done.failed),
+                fired=done.fired,
             )
             if (redrive := plan.redrive_of(uid)) and redrive.sinks:
                 refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})

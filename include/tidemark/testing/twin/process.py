@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -26,11 +26,13 @@ from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
+from tidemark.processing.timer_merge import FiringRules
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.entries import values_of
 from tidemark.testing.twin.fold import Decoded, Key, access_ms
 from tidemark.testing.twin.merge import resolve_rows
 
+_EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 Row = Mapping[str, Any]
 Position = tuple[str, int, int, Path]
 """Topic, partition, offset and path."""
@@ -48,6 +50,7 @@ class Task:
         broadcast: records of broadcast states by uid and key.
         parallelism: the number of tasks of an operator with operator state.
         blocked: keys whose rows a FlatMap does not emit.
+        now: the clocks after the batch.
     """
 
     operator: Process | FlatMap
@@ -57,6 +60,12 @@ class Task:
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     parallelism: int = 1
     blocked: Sequence[BlockedKey] = ()
+    now: Now = field(default_factory=Now)
+
+    @property
+    def rules(self) -> FiringRules | None:
+        """Which timers fire; None if it has no timers."""
+        return None if self.schema.timers is None else FiringRules.of(self.plan, self.schema.uid, self.now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,7 @@ class Processed:
         sunk: the same records as rows of the sink.
         failed: why a record failed, by position.
         operator_state: the combined state of all tasks; None if the operator declares none, or was not called.
+        fired: how many timers have fired.
     """
 
     rows: list[dict[str, Any]]
@@ -76,6 +86,7 @@ class Processed:
     sunk: dict[str, list[dict[str, Any]]]
     failed: dict[Position, str]
     operator_state: OperatorState | None = None
+    fired: int = 0
 
 
 def run_function(task: Task, records: Sequence[Decoded], stored: Iterable[Row]) -> Processed:
@@ -109,6 +120,7 @@ def _processed(operator: Process | FlatMap, out: Output) -> Processed:
         emitted={output.uid: [_decoded(output, e) for e in found] for output, found in by_output.items()},
         sunk={output.uid: [_sunk(output, e) for e in found] for output, found in by_output.items()},
         failed={letter[:4]: letter.reason for letter in out.letters},
+        fired=out.fired,
     )
 
 
@@ -117,10 +129,13 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
     schema, out = task.schema, Output()
     lists, shape = _lists(task, operator), record_shape(task.record)
     processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists, shape)
+    processing = replace(processing, rules=task.rules)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
     for record in sorted(records, key=_order(operator)):
         by_key.setdefault(record.key, []).append(record)
     before = values_of(schema, stored)
+    for key in () if processing.rules is None else due_keys(schema, before, processing.rules):
+        by_key.setdefault(key, [])
     load = codec_of(shape).copy
     states: dict[int, TaskState] = {}
     for key in sorted(by_key):
@@ -140,6 +155,14 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
     )
 
 
+def due_keys(schema: OperatorSchema, newest: Mapping[tuple[Any, ...], Sequence[Row]], rules: FiringRules) -> list[Any]:
+    """Returns the keys with a stored timer that fires, with records or without; the twin of `engine.process.timers`."""
+    field = schema.timers
+    assert field is not None  # noqa: S101  (for the type checker: it has timers)
+    timers = {key: [row for row in rows if row["_field"] == field.name] for key, rows in newest.items()}
+    return [key for key, rows in timers.items() if any(rules.is_due(to_ms(row[field.name])) for row in rows)]
+
+
 def _lists(task: Task, operator: Process) -> OperatorStateType | None:
     given = task.plan.operator_states.get(operator.uid, OperatorState())
     return OperatorStateType.of(operator, given, min(task.parallelism, task.schema.key_groups))
@@ -152,7 +175,7 @@ def _order(operator: Process) -> Any:
 
 
 def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
-    return PositionedRecord(r.topic, r.partition, r.offset, r.path, r.event_time, at, record)
+    return PositionedRecord(r.topic, r.partition, r.offset, r.path, (r.event_time - _EPOCH) // _US, at, record)
 
 
 def _fields(output: EmittedOutput, e: Emitted) -> dict[str, Any]:
@@ -165,7 +188,7 @@ def _decoded(output: EmittedOutput, e: Emitted) -> Decoded:
         partition=e.partition,
         offset=e.offset,
         path=e.path,
-        event_time=e.event_time,
+        event_time=_EPOCH + e.event_time * _US,
         fields=_fields(output, e),
     )
 
@@ -210,7 +233,7 @@ class Closing:
         closed = [row for row in ended if after is not None and to_ms(row[END]) <= after]
         final = sorted((_emitted(schema, row) for row in closed), key=lambda r: r.position)
         sunk = final
-        if next(o for o in self.pipeline.windowed if o.uid == self.uid).emit == "update":
+        if getattr(self.pipeline.operator(self.uid), "emit", "final") == "update":
             final = [replace(r, fields={**r.fields, IS_FINAL: True}) for r in final]
             sunk = [*final, *self._updates(row for row in ended if row not in closed)]
         emitted, rows = {self.uid: final}, {self.uid: [_sunk_window(self.uid, r) for r in sunk]}
