@@ -161,7 +161,9 @@ def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[Operat
         UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
     """
     schema = _schema(context, name, request.uid)
-    refuse_windows(schema, "an erasure", "let its windows close, and give its sink a keep_for: its rows then expire.")
+    if schema.timers is None:  # those of a key are rows of its state
+        remedy = "let its windows close, and give its sink a keep_for: its rows then expire."
+        refuse_windows(schema, "an erasure", remedy)
     if schema.keeps_state:
         if request.by:
             raise UsageError(
