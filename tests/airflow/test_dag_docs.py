@@ -109,3 +109,20 @@ def test_the_page_says_how_windows_close(airflow_home: Path) -> None:
     )
     closes = "`shop`, in tumbling windows of 3600000 ms that close by `logical_time` with 5m for late records"
     assert f"| `hours` | `sales` | {closes} | `n` (count) |" in page
+
+
+def test_the_page_says_when_timers_fire(airflow_home: Path) -> None:
+    from tidemark.airflow.dag_docs import explain
+
+    def watch(shop: str, sales: Iterator[Sale], remembered: Seen, *, timers: object) -> None: ...
+
+    def close(shop: str, name: str, at: object, remembered: Seen) -> None: ...
+
+    process = Process("watch", key_by="shop", state=Seen, function=watch, on_timer=close, lateness="5m")
+    page = explain(
+        Pipeline(name="shop", source=KafkaSource("sales", Sale), operators=[process]),
+        "on demand",
+        is_cut=False,
+        retention=None,
+    )
+    assert "| `n` (value), and timers that fire by `watermark` with 5m for late records |" in page

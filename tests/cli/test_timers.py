@@ -132,9 +132,9 @@ def test_reads_show_timers_and_the_frontier(line: TimedBuses) -> None:
     assert timers(line, "watch_at(1)")[0] == ("a", "gone", "01:00")
     shown = line("state", "show", "buses", "watch", "--key", "a", "--json").ok().json
     assert [list(dict(row["timers"])) for row in shown] == [["gone"]]
-    query = "SELECT checkpoint, frontier FROM checkpoint_states ORDER BY 1"
+    query = "SELECT checkpoint, frontier, fired FROM checkpoint_states ORDER BY 1"
     found = line("state", "sql", "buses", query, "--json").ok().json
-    assert [row["frontier"][11:16] for row in found] == ["00:00", "00:09", "00:19"]
+    assert [(row["frontier"][11:16], row["fired"]) for row in found] == [("00:00", 0), ("00:09", 2), ("00:19", 1)]
     told = line("state", "diff", "buses", "watch", "--from", "1", "--to", "3", "--json").ok().json
     assert {(r["key"]["bus"], r["change"]) for r in told["rows"]} == {
         ("a", "updated"),

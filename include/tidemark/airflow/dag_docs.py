@@ -4,7 +4,7 @@ import re
 
 from tidemark.airflow.assets import topic_names
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.operators import Fold, Operator
+from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.retention import Retention
 from tidemark.declare.sources import Broadcast, DeltaTable
@@ -82,6 +82,9 @@ def _row(pipeline: Pipeline, operator: Operator, schema: OperatorSchema) -> str:
     if isinstance(operator, Fold) and schema.window is not None:
         late = f" with {operator.lateness} for late records" if operator.lateness_ms else ""
         keys += f", in {schema.window.shown} that close by {_code(operator.closes_by)}{late}"
+    if isinstance(operator, Process) and operator.on_timer is not None:
+        late = f" with {operator.lateness} for late records" if operator.lateness_ms else ""
+        fields += f", and timers that fire by {_code(operator.fires_by)}{late}"
     return f"| `{operator.uid}` | {reads} | {keys} | {fields} |"
 
 

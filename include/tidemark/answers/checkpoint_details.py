@@ -143,7 +143,7 @@ class StateLayers:
 class OperatorDetails:
     """The acknowledgement of an operator, and the layout of its state on disk; timings in milliseconds.
 
-    `frontier` is null without windows; `late` counts the dead letters whose window had closed.
+    `frontier` is null without windows and timers; `late` counts the records whose window had closed, `fired` timers.
     """
 
     uid: str
@@ -161,6 +161,7 @@ class OperatorDetails:
     filtered: int
     dead_lettered: int
     late: int
+    fired: int
     frontier: str | None
     dead_letter_rows: int
     emitted: int

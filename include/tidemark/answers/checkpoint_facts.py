@@ -62,7 +62,7 @@ class CheckpointFacts:
         pending_records: offsets that the log held beyond the ranges when the checkpoint was planned.
         watermark: greatest event time over all partitions, by which state expires; `watermarks` has one for each.
         source_watermarks: of each source that has one, by name.
-        frontiers: of each operator with windows: those that end there or before are closed.
+        frontiers: of each operator with windows or timers: those up to it are closed, or have fired.
         broadcast_versions: versions of the tables that broadcast states copy.
         dead_letters, filtered, keys: per operator.
         emitted: records, per process.

@@ -33,10 +33,10 @@ STATES = pa.schema(
         "checkpoint": pa.int64(), "uid": pa.string(), "rows": pa.int64(), "bytes": pa.int64(),
         "segments": pa.int64(), "files": pa.int64(), "keys": pa.int64(), "run_bytes": pa.int64(),
         "applied": pa.int64(), "filtered": pa.int64(), "dead_letters": pa.int64(), "late": pa.int64(),
-        "frontier": _TIME, "schema_fingerprint": pa.string(),
+        "fired": pa.int64(), "frontier": _TIME, "schema_fingerprint": pa.string(),
     }
 )  # fmt: skip
-"""One row per checkpoint and operator; `rows` are stored rows, at least the number of keys; `frontier`: of windows."""
+"""One row per checkpoint and operator; `rows` are stored rows, at least as many as keys; `frontier`: of windows or timers."""
 OFFSETS = pa.schema(
     {
         "checkpoint": pa.int64(), "topic": pa.string(), "partition": pa.int64(),
@@ -200,6 +200,7 @@ def _states(c: Checkpoint) -> list[dict[str, Any]]:
             "filtered": a.filtered,
             "dead_letters": a.dead_lettered,
             "late": a.late,
+            "fired": a.fired,
             "frontier": c.now.frontiers.get(a.uid),
             "schema_fingerprint": c.plan.schemas[a.uid].fingerprint,
         }

@@ -209,6 +209,7 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
         filtered=ack.filtered,
         dead_lettered=ack.dead_lettered,
         late=ack.late,
+        fired=ack.fired,
         frontier=iso_or_none(found.now.frontiers.get(ack.uid)),
         dead_letter_rows=ack.dead_letters.rows,
         emitted=ack.emitted_to_all,

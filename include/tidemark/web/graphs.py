@@ -133,6 +133,8 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
         facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(map(_key_text, schema.own_keys)) or "none"}
         if schema.window is not None:
             facts["windows"] = schema.window.shown
+        if schema.timers is not None:
+            facts["timers"] = "none yet" if ack is None else f"{ack.fired} fired"
         if schema.where is not None:
             facts["where"] = schema.where.text
         if uid in plan.inputs:

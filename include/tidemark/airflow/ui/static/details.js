@@ -83,7 +83,8 @@ function Operators({ data }) {
     { title: "Dead letters", end: true, cell: (t) => count(t.dead_lettered) },
     ...(data.tasks.some((t) => t.frontier) ? [
       { title: "Late", end: true, cell: (t) => (t.frontier ? count(t.late) : "") },
-      { title: "Closed up to (UTC)", cell: (t) => (t.frontier ? when(t.frontier) : "") }] : []),
+      { title: "Fired", end: true, cell: (t) => (t.frontier ? count(t.fired) : "") },
+      { title: "Frontier (UTC)", cell: (t) => (t.frontier ? when(t.frontier) : "") }] : []),
     { title: "Keys", end: true, cell: (t) => count(t.keys) },
     { title: "Emitted", end: true, cell: (t) => count(t.emitted) },
     { title: "Incremental", end: true, cell: (t) => bytes(t.checkpointed_size) },
