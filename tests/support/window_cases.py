@@ -236,6 +236,7 @@ def agree(model: Model, rows: Sequence[Any], of: Found) -> None:
 
 def agree_on_updates(model: Model, rows: Sequence[Any]) -> None:
     """Compares the rows of a sink that are not final with the windows that a checkpoint added to and left open."""
+    assert len({repr([row[i] for i in ("_topic", "_partition", "_offset", "_path")]) for row in rows}) == len(rows)
     found = [(key_of(row), row["n"], row["cents"]) for row in rows if not row["is_final"]]
     assert sorted(found) == sorted(model.updates)
 

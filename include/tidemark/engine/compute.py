@@ -217,7 +217,8 @@ class SparkBatch:
             updates=fold.emit == "update",
             late=self._late_records(fold.uid),
         )
-        return close_windows(task, self._records(fold.uid) if task.applied else None)
+        records = self._numbered if task.updates else self._records
+        return close_windows(task, records(fold.uid) if task.applied else None)
 
     def _late_records(self, uid: str) -> tuple[DataFrame, int] | None:
         """The late records of a fold, if they are rows of an output."""

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.windows import IS_FINAL, late_output
 from tidemark.engine.fold.fold import named_overflows
-from tidemark.engine.read.frames import fold
+from tidemark.engine.read.frames import fold, key_names, with_keys
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -128,7 +128,7 @@ def close_windows(task: ClosingTask, records: DataFrame | None) -> ClosedWindows
 
     Args:
         task: the fold.
-        records: the records of its input; None if it applies none.
+        records: the records of its input, for updates with `_path`; None if it applies none.
 
     Raises:
         StateOverflowError: a partial result does not fit.
@@ -156,15 +156,15 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
         if rows is None:
             return _output(task, run, None, ())
         finished = finish_rows(task.warehouse.session, rows, schema, Now())
-        is_final, added = _ended(before, after), _position(schema)
-        if task.updates:
+        is_final = _ended(before, after)
+        if task.updates and records is not None:
             still = f"`_changed` = {plan.id}" if before is None else f"`_changed` = {plan.id} AND {_after(before)}"
-            finished = finished.where(f"({is_final}) OR ({still})")
-            number = f"CASE WHEN NOT {IS_FINAL} THEN {plan.id}L END"
-            added = [*_position(schema, number), f"({is_final}) AS {IS_FINAL}"]
-            closed = finished.selectExpr("*", added[-1]).selectExpr("*", *added[:-1]).persist()
+            found = finished.where(f"({is_final}) OR ({still})").selectExpr("*", f"({is_final}) AS {IS_FINAL}")
+            placed = found.join(_last_records(records, schema), [k.name for k in schema.keys], "left")
+            closed = placed.selectExpr(*found.columns, *_update_position(schema)).persist()
         else:
-            closed = finished.where(is_final).selectExpr("*", *added).persist()
+            added = [f"true AS {IS_FINAL}"] if task.updates else []
+            closed = finished.where(is_final).selectExpr("*", *added, *_position(schema)).persist()
         still_open = run if after is None else _open_rows(schema, run, closed, after)
         return _output(task, still_open, closed, (*kept, closed))
 
@@ -254,20 +254,40 @@ def _output(task: ClosingTask, run: DataFrame, closed: DataFrame | None, kept: t
     )
 
 
-def _position(schema: OperatorSchema, number: str = "") -> list[str]:
-    """The position of a window's row, and its event time: the last one that the window holds.
+def _last_records(records: DataFrame, schema: OperatorSchema) -> DataFrame:
+    """Returns the greatest position of a record of the batch per key and window, in the column `_last`."""
+    names = [k.name for k in schema.keys]
+    own = (f"{k} AS `{name}`" for k, name in zip(key_names(schema), names, strict=True))
+    place = "struct(topic, `partition`, `offset`, _path) AS _place"
+    placed = with_keys(records, schema).selectExpr(*own, place)
+    keys = [f'"{k.name}"' for k in schema.own_keys]
+    windows = spark(_window(schema).windows_sql("{rows}", keys, [*names, "_place"], SPARK))
+    spread = records.sparkSession.sql(f"SELECT * FROM {windows}", rows=placed)  # noqa: S608  (names of columns)
+    return spread.groupBy(*names).agg(F.expr("max(_place) AS _last"))
 
-    Args:
-        schema: the stored schema.
-        number: an expression that distinguishes rows of one window, null for the last one.
-    """
-    place, end, path = windows_of(schema.uid), f"`{END}`", f"array({spark(key_hash_sql(schema))})"
-    if number:
-        path = f"concat({path}, CASE WHEN ({number}) IS NULL THEN array() ELSE array({number}) END)"
+
+def _update_position(schema: OperatorSchema) -> list[str]:
+    """The position of a row, final or not: that of an update is the last record that it has from the batch."""
+    closed = [part.rpartition(" AS ") for part in _position(schema)]
+    updated = {
+        "topic": "_last.topic",
+        "`partition`": "_last.`partition`",
+        "`offset`": "_last.`offset`",
+        "_path": f"concat(_last._path, array({spark(key_hash_sql(schema))}, unix_millis(`{END}`)))",
+    }
+    return [
+        f"CASE WHEN {IS_FINAL} THEN {sql} ELSE {updated[name]} END AS {name}" if name in updated else f"{sql} AS {name}"
+        for sql, _, name in closed
+    ]
+
+
+def _position(schema: OperatorSchema) -> list[str]:
+    """The position of a closed window's row, and its event time: the last one that the window holds."""
+    place, end = windows_of(schema.uid), f"`{END}`"
     return [
         f"'{place.topic}' AS topic",
         f"{place.partition} AS `partition`",
         f"unix_millis({end}) AS `offset`",
-        f"{path} AS _path",
+        f"array({spark(key_hash_sql(schema))}) AS _path",
         f"{end} - INTERVAL 1 MILLISECOND AS event_time",
     ]

@@ -327,7 +327,7 @@ class MemoryBatch:
             run = self._fold(uid)
         stored = state_rows(self._compute.tables, schema, plan.handles[uid])
         closing = Closing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
-        return closing.close(run, stored, self._late[uid])
+        return closing.close(run, stored, self._applied[uid], self._late[uid])
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """See `ports.Batch`."""

@@ -218,12 +218,15 @@ class Closing:
     uid: str
     now: Now
 
-    def close(self, run: Sequence[dict[str, Any]], stored: Iterable[Row], late: Sequence[Decoded]) -> Processed:
+    def close(
+        self, run: Sequence[dict[str, Any]], stored: Iterable[Row], applied: Sequence[Decoded], late: Sequence[Decoded]
+    ) -> Processed:
         """Returns the rows of the windows that close, as emitted records, and the run without them.
 
         Args:
             run: the rows of the batch; their windows are open before it.
             stored: the rows of the input handle.
+            applied: the records of the batch.
             late: the late records, which are emitted if they are rows of an output.
         """
         schema, before, after = self._schema, self.plan.frontier_before(self.uid), self.now.frontiers.get(self.uid)
@@ -235,7 +238,7 @@ class Closing:
         sunk = final
         if getattr(self.pipeline.operator(self.uid), "emit", "final") == "update":
             final = [replace(r, fields={**r.fields, IS_FINAL: True}) for r in final]
-            sunk = [*final, *self._updates(row for row in ended if row not in closed)]
+            sunk = [*final, *self._updates((row for row in ended if row not in closed), applied)]
         emitted, rows = {self.uid: final}, {self.uid: [_sunk_window(self.uid, r) for r in sunk]}
         if schema.keeps_late:
             output = late_output(self.uid)
@@ -249,10 +252,20 @@ class Closing:
             failed={},
         )
 
-    def _updates(self, rows: Iterable[Row]) -> Iterator[Decoded]:
-        """Yields the rows of the windows that the batch adds to, and leaves open."""
-        for r in (_emitted(self._schema, row) for row in rows if row["_changed"] == self.plan.id):
-            yield replace(r, path=(*r.path, self.plan.id), fields={**r.fields, IS_FINAL: False})
+    def _updates(self, rows: Iterable[Row], applied: Sequence[Decoded]) -> Iterator[Decoded]:
+        """Yields the rows of the windows that the batch adds to, and leaves open; at its last record for each."""
+        own = len(self._schema.own_keys)
+        placed = [{START: r.key[own], END: r.key[own + 1], "record": r} for r in applied]
+        last: dict[Key, Decoded] = {}
+        for row in self._window.windows(placed, lambda row: row["record"].key[:own]):
+            key = (*row["record"].key[:own], row[START], row[END])
+            last[key] = max(last.get(key, row["record"]), row["record"], key=attrgetter("position"))
+        for row in rows:
+            if row["_changed"] == self.plan.id:
+                r, at = _emitted(self._schema, row), last[tuple(row[k.name] for k in self._schema.keys)]
+                placed_at = replace(r, topic=at.topic, partition=at.partition, offset=at.offset)
+                path = (*at.path, *r.path, r.offset)
+                yield replace(placed_at, path=path, fields={**r.fields, IS_FINAL: False})
 
     @property
     def _schema(self) -> OperatorSchema:
