@@ -36,7 +36,7 @@ STATES = pa.schema(
         "fired": pa.int64(), "frontier": _TIME, "schema_fingerprint": pa.string(),
     }
 )  # fmt: skip
-"""One row per checkpoint and operator; `rows` are stored rows, at least as many as keys; `frontier`: of windows or timers."""
+"""One row per checkpoint and operator; `rows` are stored rows, no fewer than keys; `frontier`: of windows or timers."""
 OFFSETS = pa.schema(
     {
         "checkpoint": pa.int64(), "topic": pa.string(), "partition": pa.int64(),
