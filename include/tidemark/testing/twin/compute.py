@@ -40,7 +40,7 @@ from tidemark.testing.twin.memory_inputs import (
 )
 from tidemark.testing.twin.merge import resolve_rows
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
-from tidemark.testing.twin.process import Closing, Position, Processed, Task, run_function
+from tidemark.testing.twin.process import MemoryClosing, Position, Processed, Task, run_function
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 # Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
@@ -326,7 +326,7 @@ class MemoryBatch:
         with overflows_of(uid):
             run = self._fold(uid)
         stored = state_rows(self._compute.tables, schema, plan.handles[uid])
-        closing = Closing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
+        closing = MemoryClosing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
         return closing.close(run, stored, self._applied[uid], self._late[uid])
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:

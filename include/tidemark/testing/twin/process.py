@@ -203,7 +203,7 @@ _MS = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
+class MemoryClosing:
     """A fold with windows in one checkpoint.
 
     Attributes:
