@@ -195,9 +195,22 @@ def test_a_compaction_drops_closed_windows_and_changes_no_answer(line: WindowedS
     line("verify", "shops").ok()
 
 
+def test_a_restore_that_keeps_the_sink_repeats_checkpoints_one_by_one(line: WindowedShops) -> None:
+    planned = line("restore", "shops", "--checkpoint", "1", "--json").ok().json
+    assert planned["repeats"] == ["chk-2", "chk-3"]
+    line("restore", "shops", "--checkpoint", "1", "--execute").ok()
+    line.run(("a", 130, 5))
+    made = line("checkpoint", "list", "shops", "--json").ok().json
+    assert [(c["id"], c["timeline"]) for c in made][:3] == [(f"chk-{n}", "t2") for n in (6, 5, 4)]
+    assert line.closed() == [("a", 60, 1, 70), ("a", 120, 1, 1), ("b", 60, 1, 20), ("b", 120, 1, 2)]
+    rows = line("state", "sql", "shops", "SELECT shop, cents FROM sold", "--json").ok().json
+    assert rows == [{"shop": "a", "cents": 5}]
+    late = "SELECT checkpoint, late FROM checkpoint_states WHERE checkpoint > 3 ORDER BY 1"
+    assert [r["late"] for r in line("state", "sql", "shops", late, "--json").ok().json] == [0, 1, 0]
+    line("verify", "shops").ok()
+
+
 def test_a_restore_takes_the_sink_back_and_closes_again(line: WindowedShops) -> None:
-    refused = line("restore", "shops", "--checkpoint", "1", "--execute")
-    refused.failed(2, "a restore that keeps sinks is not supported", "--restore-sinks")
     line("restore", "shops", "--checkpoint", "1", "--restore-sinks", "--execute").ok()
     assert line.closed() == []
     line.run()

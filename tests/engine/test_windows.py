@@ -3,6 +3,7 @@
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +23,8 @@ from tests.support.window_cases import (
     random_rules,
     record,
 )
+from tidemark.coordinator.plans.restore_point import RestorePoint
+from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.errors import StateOverflowError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -73,3 +76,31 @@ def test_a_sum_that_does_not_fit_names_the_key_whether_its_window_closes_or_not(
         huge = [Sent(0, "a", 1, 2**63 - 1), Sent(0, "a", 2, 1), Sent(0, "b", last, 1)]
         with pytest.raises(StateOverflowError, match=r"sold: cents of key \(a, .*\) does not fit 64 bits"):
             line.checkpoint([record(sent) for sent in huge])
+
+
+def test_a_restore_that_keeps_sinks_ends_where_a_line_without_one_does(spark: SparkSession, tmp_path: Path) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    rules = random_rules(chance)
+    declared, model = pipeline(rules), Model(rules)
+    line = SparkPipeline(declared, spark=spark, root=tmp_path)
+    made = []
+    for batch in random_batches(chance, rules):
+        made.append(line.checkpoint([record(sent) for sent in batch]))
+        model.checkpoint(batch)
+    at = chance.randrange(len(made) - 1)
+    Recovery(coordinator=line.coordinator, pipeline=declared).restore(RestorePoint(checkpoint=made[at]))
+    for recorded in made[at + 1 :]:
+        again = line.checkpoint([])
+        assert again.plan.replays == (recorded.id,)
+        assert again.sealed.facts.clocks == recorded.sealed.facts.clocks
+        for uid in ("sold", "days", "ever"):
+            assert without_run(line.state(uid, again)) == without_run(line.state(uid, recorded)), uid
+        agree(model, line.emitted("sold", again), model.closed)
+        closed = {key_of(row): (row["hours"], row["cents"]) for row in line.emitted("days", again)}
+        assert closed == Model.sums(model.closed_days)
+
+
+def without_run(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of state without the checkpoint that changed them last."""
+    return [{name: value for name, value in row.items() if name != "_changed"} for row in rows]

@@ -94,7 +94,8 @@ class RestorePreview:
 class RestoreFacts:
     """A restore, checked against the declaration and Kafka: `lost` are offsets that Kafka has no more.
 
-    `sinks` says per sink what happens to its rows, `left_behind` counts the rows of operators that are gone.
+    `repeats` are checkpoints that the next run repeats one by one, because sinks keep their closed windows. `sinks`
+    says per sink what happens to its rows, `left_behind` counts the rows of operators that are gone.
     """
 
     checkpoint: str
@@ -102,6 +103,7 @@ class RestoreFacts:
     closes: str
     left: Sequence[str]
     read_again: Mapping[str, OffsetSpan]
+    repeats: Sequence[str]
     lost: Sequence[LossFacts]
     sinks: Mapping[str, str]
     left_behind: Mapping[str, int]

@@ -240,6 +240,7 @@ def describe_restore(plan: RestorePlan, done: Restored | None = None) -> Restore
         closes=genesis.closes,
         left=[c.plan.name for c in (plan if done is None else done).left],
         read_again={str(tp): span_of(r) for tp, r in plan.read_again.items()},
+        repeats=[recorded.name for recorded in plan.repeats],
         lost=[loss_of(gap) for gap in plan.gaps],
         sinks=dict(plan.sinks),
         left_behind=_rows_left(genesis),

@@ -13,7 +13,7 @@ from tidemark import DeltaSink, Fold, KafkaSink, KafkaSource, Pipeline, Tumbling
 from tidemark.coordinator.plans.clock_rules import kept_clocks, plan_frontiers
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.restore_point import RestorePoint
-from tidemark.errors import DeclarationError, UsageError
+from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.clocks import EventTimeClock, clocks_after
@@ -168,8 +168,6 @@ def test_a_restore_and_a_fork_go_back_to_the_frontier_of_their_checkpoint() -> N
     made.recovery.fork(RestorePoint(checkpoint=first), "mine")
     genesis = made.coordinator.timelines.entry("mine", 1)
     assert isinstance(genesis, Genesis) and genesis.clocks == first.sealed.facts.clocks
-    with pytest.raises(UsageError, match="a restore that keeps sinks"):
-        restored(made, checkpoint=first.id)
     restored(made, checkpoint=first.id, restore_sinks=True)
     again = made.complete()
     assert again.plan.clocks["hours"].before == first.sealed.facts.clocks["hours"]

@@ -222,7 +222,7 @@ class CheckpointLoop:
         state = self.coordinator.state(plan)
         if not self._is_replaced(state):
             return state
-        if plan.replays:
+        if plan.replays and not self._repeats_cuts(plan):
             raise ConflictError(
                 f"{plan.name} is outdated: it was planned by other code, a key was erased, or its timeline has ended",
                 safe="every completed checkpoint is intact.",
@@ -230,6 +230,12 @@ class CheckpointLoop:
             )
         found = self._plan(request)
         return self.coordinator.state(plan) if isinstance(found, Refused) else found
+
+    def _repeats_cuts(self, plan: CheckpointPlan) -> bool:
+        """Whether a plan continues what a restore has to repeat (adr/0057), which every run plans again."""
+        before = self.coordinator.timelines.entry_at(plan.slot.timeline, plan.slot.sequence - 1)
+        repeats_to = before.plan.repeats_to if isinstance(before, Checkpoint) else getattr(before, "repeats_to", 0)
+        return bool(repeats_to)
 
     def _ended_by_refusal(self, request: PlanRequest) -> Aborted | None:
         """The last plan of the request's run, if the gate or a person refused it and nothing was planned since."""
@@ -262,6 +268,8 @@ def covers(plan: CheckpointPlan, request: PlanRequest) -> bool:
     """Whether completing a plan satisfies a request; an adopted plan may be for an earlier interval, or another run."""
     if request.interval_end is not None:
         return plan.covers and plan.interval is not None and plan.interval.end_ms >= to_ms(request.interval_end)
+    if plan.replays and request.replay_to is None:
+        return False  # a restored timeline repeats checkpoints, and then reads new records
     if not request.run or (not plan.run and (plan.covers or plan.replays)):
         return True
     return plan.covers and plan.run == id_of(request)

@@ -47,6 +47,7 @@ class Parent:
         operator_states: lists per uid of an operator that declared some.
         revision: revision of its manifest, or of the genesis.
         requests_seen: number of the newest request for a redrive that it has seen; 0 for a genesis.
+        repeats_to: id of the checkpoint up to which its timeline still has to repeat recorded ones; 0 = none.
     """
 
     id: int | None = None
@@ -70,6 +71,7 @@ class Parent:
     operator_states: Mapping[str, OperatorState] = field(default_factory=dict)
     revision: int = 0
     requests_seen: int = 0
+    repeats_to: int = 0
 
     @classmethod
     def of(cls, head: Head) -> "Parent":
@@ -114,6 +116,7 @@ class Parent:
             operator_states=found.operator_states,
             revision=found.revision,
             requests_seen=plan.requests_seen,
+            repeats_to=plan.repeats_to,
         )
 
     @classmethod
@@ -138,6 +141,7 @@ class Parent:
             outboxes=found.outboxes,
             operator_states=found.operator_states,
             revision=found.revision,
+            repeats_to=found.repeats_to,
         )
 
 

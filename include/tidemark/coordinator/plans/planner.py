@@ -16,6 +16,7 @@ from tidemark.coordinator.plans.redrives import FindLetters, RedrivePlanner
 from tidemark.coordinator.plans.replay_ranges import (
     RecordedStep,
     ReplayProgress,
+    left_to_repeat,
     recorded_ranges,
     remaining,
     steps,
@@ -28,7 +29,7 @@ from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
 from tidemark.coordinator.records.timelines import Erasures, Freezer, Head, Stops, Timelines, refuse_stillborn
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import ConflictError, CorruptObjectError, StoreError, UsageError
+from tidemark.errors import ConflictError, CorruptObjectError, DataLostError, StoreError, UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.failure import FailureReason
@@ -110,6 +111,7 @@ class _Reading:
     watermarks: Mapping[TopicPartition, int]
     interval: Interval | None
     repeats: RecordedStep | None = None
+    repeats_to: int = 0
     run: str = ""
     reduced_to: int = 0
 
@@ -173,13 +175,39 @@ class Planner:
         self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent, free: NothingOpen
     ) -> _Reading | Covered | Refused:
         if request.replay_to is None:
-            return self._too_early(pipeline, request, head) or self._read_new(pipeline, request, head, parent, free)
+            repeated = self._repeat_cuts(pipeline, request, parent) if parent.repeats_to else None
+            early = None if repeated else self._too_early(pipeline, request, head)
+            return repeated or early or self._read_new(pipeline, request, head, parent, free)
         timelines = Timelines(self.objects)
         left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
         step = next(steps(pipeline, left, request.max_records), None)
         if step is None:
             return Covered(checkpoint=timelines.checkpoint(request.replay_to))
-        return self._read_recorded(pipeline, request, parent, step)
+        return self._read_recorded(pipeline, request, parent, step, step.last.repeats_to)
+
+    def _repeat_cuts(self, pipeline: Pipeline, request: PlanRequest, parent: Parent) -> _Reading | None:
+        """The next checkpoint whose cuts a restored timeline repeats (adr/0057); None if it ends repeating.
+
+        Raises:
+            DataLostError: Kafka no longer has the records, and the request does not accept that.
+        """
+        timelines = Timelines(self.objects)
+        assert parent.id is not None  # noqa: S101  (a timeline that repeats began at a checkpoint)
+        left = left_to_repeat(timelines, timelines.checkpoint(parent.id), parent.repeats_to)
+        found = tuple(islice(steps(pipeline, left, None), 2))
+        if not found:
+            return None
+        try:
+            return self._read_recorded(pipeline, request, parent, found[0], parent.repeats_to if found[1:] else 0)
+        except DataLostError as error:
+            if request.accept_loss:
+                return None
+            raise DataLostError(
+                f"{error.what}: {found[0].last.name} cannot be repeated",
+                safe=error.safe,
+                next="to read the rest in one checkpoint, so that other records are late, repeat with"
+                " --accept-loss; or restore the same checkpoint with --restore-sinks.",
+            ) from error
 
     def _read_new(
         self, pipeline: Pipeline, request: PlanRequest, head: Head, parent: Parent, free: NothingOpen
@@ -201,7 +229,9 @@ class Planner:
             reduced_to=0 if limit is None or ranges.covers or not limit.bound.is_reduced else limit.bound.offsets,
         )
 
-    def _read_recorded(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep) -> _Reading:
+    def _read_recorded(
+        self, pipeline: Pipeline, request: PlanRequest, parent: Parent, step: RecordedStep, repeats_to: int
+    ) -> _Reading:
         ranges = recorded_ranges(pipeline, step, parent, self.log)
         return _Reading(
             ranges=ranges,
@@ -211,6 +241,7 @@ class Planner:
             watermarks={tp: at for tp, at in step.first.watermarks.items() if tp in ranges.ranges},
             interval=step.interval,
             repeats=step,
+            repeats_to=repeats_to,
         )
 
     def _copies(
@@ -296,6 +327,7 @@ class Planner:
             inputs=pipeline.recorded_inputs,
             clocks=self._clocks(pipeline, parent, reading),
             caps_event_time=reading.repeats is None or reading.repeats.first.caps_event_time,
+            repeats_to=reading.repeats_to,
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:

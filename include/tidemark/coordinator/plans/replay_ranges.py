@@ -144,6 +144,63 @@ def remaining(timelines: Timelines, place: ReplayProgress, to: int) -> Iterator[
     )
 
 
+def left_to_repeat(timelines: Timelines, found: Checkpoint, to: int) -> Iterator[CheckpointPlan]:
+    """The recorded plans that a timeline at a checkpoint repeats, so that windows close as in its sinks, oldest first.
+
+    Plans without an engine are left out: they read nothing and move no clock.
+
+    Args:
+        timelines: of the pipeline.
+        found: the newest checkpoint of the timeline, or the one that it begins at.
+        to: id of the recorded checkpoint that the repetition ends with.
+
+    Raises:
+        ConflictError: neither the checkpoint nor one that it repeats, or that repeats it, is on the line of `to`.
+    """
+    return (plan for plan in _with_cuts_after(timelines, found, to) if not _is_without_engine(plan))
+
+
+def _with_cuts_after(timelines: Timelines, found: Checkpoint, to: int) -> Iterator[CheckpointPlan]:
+    last = timelines.checkpoint(to)
+    done = _repeated_by(timelines, found)
+    if done.plan.slot.timeline == last.plan.slot.timeline and done.id <= last.id:
+        return _between(timelines, done.plan.slot, last.plan.slot)
+    cuts, line = _cuts_of(timelines, done), list[CheckpointPlan]()
+    for one in timelines.ancestry(last):
+        # Equal offsets do not suffice: another line may have reached them in other steps.
+        if _cuts_of(timelines, one) == cuts:
+            return reversed(line)
+        line.append(one.plan)
+    raise ConflictError(
+        f"{found.plan.name} is not an ancestor of {last.plan.name}",
+        next=f"tidemark checkpoint list {last.plan.pipeline}    (lists checkpoints).",
+    )
+
+
+def _repeated_by(timelines: Timelines, found: Checkpoint) -> Checkpoint:
+    """The recorded checkpoint that a timeline which repeats has reached; the given one if it repeats nothing."""
+    plan = found.plan
+    if not plan.repeats_to:
+        return found
+    if plan.replays:
+        return timelines.checkpoint(plan.replays[-1])
+    # A patch behind a checkpoint of a repetition.
+    parent = None if plan.parent is None else timelines.find(plan.parent)
+    return found if parent is None else _repeated_by(timelines, parent)
+
+
+def _cuts_of(timelines: Timelines, found: Checkpoint) -> int:
+    """Id of the first checkpoint that read what this one did in the same steps: all others repeat it."""
+    while found.plan.replays:
+        found = timelines.checkpoint(found.plan.replays[-1])
+    return found.id
+
+
+def _is_without_engine(plan: CheckpointPlan) -> bool:
+    clocks = plan.clocks.values()
+    return plan.ranges.is_empty and bool(clocks) and all(c.rule is None and c.frontier is None for c in clocks)
+
+
 def _between(timelines: Timelines, after: Slot, last: Slot) -> Iterator[CheckpointPlan]:
     entries = (timelines.entry(last.timeline, n) for n in range(after.sequence + 1, last.sequence + 1))
     return (found.plan for found in entries if isinstance(found, Checkpoint))

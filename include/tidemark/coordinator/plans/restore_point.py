@@ -90,6 +90,7 @@ class RestorePoint:
             watermark_ms=found.sealed.facts.watermark_ms,
             watermarks=found.sealed.facts.watermarks,
             clocks=self._named(found.sealed.facts.clocks),
+            repeats_to=plan.repeats_to,
             broadcast_versions=self._named(plan.broadcast_versions),
             broadcast_ids=self._named(plan.broadcast_ids),
             covered_until_ms=found.covered_until_ms,

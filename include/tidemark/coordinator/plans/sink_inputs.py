@@ -14,6 +14,7 @@ from tidemark.model.checkpoint.emitted import (
     emitted_by,
     redriven_rows,
     redriving_checkpoints,
+    renamed_windows,
     without_redriven,
 )
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -280,12 +281,15 @@ def fitting_sinks(pipeline: Pipeline, timeline: str, parent: Parent, *, is_live:
         IncompatibleStateError: emitted fields have changed in a way that a sink's rows do not allow.
     """
     before = {(t.is_transactional, t.name): t for t in parent.sinks.values()}
+    renamed = {f.was: f.uid for f in pipeline.clocked if f.was in parent.schemas and f.uid not in parent.schemas}
     found: dict[str, FittingSink] = {}
     misfits: list[Misfit] = []
     for uid, (sink, emitted) in _with_sinks(pipeline).items():
         declared = declared_sink(pipeline.name, sink, emitted, timeline, is_live=is_live)
         old = before.get((declared.is_transactional, declared.name), declared)
-        covered = old.coverage(parent.topic_ids)
+        covered = (
+            renamed_windows(old.coverage(parent.topic_ids), renamed) if renamed else old.coverage(parent.topic_ids)
+        )
         old = replace(old if old.handle else declared, covered=covered, emitted_until={})
         misfits += sink_misfits(uid, old, declared)
         found[uid] = FittingSink(old=old, declared=declared, keep_for=sink.expires_after)
@@ -400,14 +404,16 @@ def restored_sinks(found: Genesis, live: Parent, sent: Sent, *, go_back: bool) -
         go_back: whether sinks go back to the checkpoint, so that everything after it is emitted again.
     """
     there = {(t.is_transactional, t.name): t for t in live.sinks.values()}
+    sent = {name: renamed_windows(covered, found.renamed) for name, covered in sent.items()}
 
     def restored(table: SinkTable) -> SinkTable:
-        covered = table.coverage(found.topic_ids)
+        covered = renamed_windows(table.coverage(found.topic_ids), found.renamed)
         if not table.goes_back_on_restore:
             return replace(table, covered=sent.get(table.name, OffsetCoverage()), emitted_until={})
         held = None if go_back else there.get((True, table.name))
-        if held is not None and held.coverage(live.topic_ids).contains(covered):
-            return held
+        had = OffsetCoverage() if held is None else renamed_windows(held.coverage(live.topic_ids), found.renamed)
+        if held is not None and had.contains(covered):
+            return replace(held, covered=had)
         return replace(table, covered=covered, emitted_until={})
 
     def added(table: SinkTable) -> SinkTable:

@@ -85,6 +85,7 @@ class Idle:
             planned_at_ms=c.clock.now_ms(),
             write_id=c.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
+            repeats_to=of.repeats_to if isinstance(of, Genesis) else 0,
         )
 
     @property

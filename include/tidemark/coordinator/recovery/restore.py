@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.ancestry import since_split
 from tidemark.coordinator.plans.inputs import Parent
+from tidemark.coordinator.plans.replay_ranges import left_to_repeat
 from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.plans.sink_inputs import SentRecords, gone_back, restored_sinks
 from tidemark.coordinator.records.objects import SlotEntry
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Forked, Restored, Superseded
-from tidemark.coordinator.records.timelines import is_stillborn, refuse_stillborn
+from tidemark.coordinator.records.timelines import Head, is_stillborn, refuse_stillborn
 from tidemark.coordinator.records.tombstones import read_release
 from tidemark.coordinator.recovery.promotion import ended_timeline
 from tidemark.coordinator.recovery.savepoints import Savepoints
@@ -25,8 +26,8 @@ from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
 from tidemark.model.core.names import checked_timeline
+from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.model.retention.savepoint import TombstoneKind
-from tidemark.model.schema.operator_schema import refuse_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +114,32 @@ class Recovery:
             sent = gone_back(sent, made, c.log.topic_ids({*made.topic_ids, *live.topic_ids}))
         found = restored_sinks(made, live, sent, go_back=restore_point.restore_sinks)
         if found.keeps_sinks and any(table.handle for table in live.sinks.values()):
-            for schema in made.schemas.values():
-                # Other cuts would make other records late, so the sink would not fit the state.
-                refuse_windows(schema, "a restore that keeps sinks", "repeat it with --restore-sinks.")
             sinks_of, revision = _sinks_of(head.entry)
             found = replace(found, sinks_of=sinks_of, sinks_revision=revision)
+        if found.keeps_sinks and _has_clocks(found, live):
+            found = replace(found, repeats_to=self._repeats_to(restore_point.checkpoint, found, head))
         wanted = request or restore_point.request(head.timeline)
         return replace(found, why="restore", request=wanted, closes=head.timeline)
+
+    def _repeats_to(self, begins: Checkpoint, found: Genesis, head: Head) -> int:
+        """Id of the checkpoint up to which a timeline repeats cuts, because sinks have its windows; 0 = none.
+
+        Other cuts would make other records late, so the sinks would not fit the state (adr/0057).
+
+        Raises:
+            ConflictError: the checkpoint is not on the line of the sinks, so their cuts are not known.
+        """
+        if not _continues_sinks(begins, found):
+            return found.repeats_to
+        to = _newest_cuts(head.entry)
+        try:
+            return to if any(left_to_repeat(self.coordinator.timelines, begins, to)) else 0
+        except ConflictError as error:
+            raise ConflictError(
+                f"sinks cannot stay: {error.what}, so it is not known which records were late for their windows",
+                safe="nothing was written.",
+                next="repeat it with --restore-sinks.",
+            ) from error
 
     def genesis(self, restore_point: RestorePoint) -> Genesis:
         """Returns the record that a timeline would begin with, without a name and not written yet.
@@ -274,6 +294,29 @@ def _sinks_of(live: SlotEntry | None) -> tuple[int, int]:
     if not isinstance(live, Genesis):
         return 0, 0
     return (live.sinks_of, live.sinks_revision) if live.sinks_of else (live.parent, live.parent_revision + 1)
+
+
+def _newest_cuts(live: SlotEntry | None) -> int:
+    """Id of the newest checkpoint whose cuts the sinks of the live timeline have."""
+    if isinstance(live, Checkpoint):
+        return live.plan.repeats_to or live.id
+    return (live.repeats_to or live.parent) if isinstance(live, Genesis) else 0
+
+
+def _has_clocks(found: Genesis, live: Parent) -> bool:
+    schemas = (*found.schemas.values(), *live.schemas.values())
+    return any(schema.window is not None or schema.timers is not None for schema in schemas)
+
+
+def _continues_sinks(begins: Checkpoint, found: Genesis) -> bool:
+    """Whether a sink has, or has sent, more than it had at the checkpoint that the timeline begins at."""
+    before = {(table.is_transactional, table.name): table for table in begins.sinks.values()}
+    for table in (*found.sinks.values(), *found.outboxes.values()):
+        old = before.get((table.is_transactional, table.name))
+        known = OffsetCoverage() if old is None else old.coverage(begins.plan.topic_ids)
+        if not known.contains(table.coverage(found.topic_ids)):
+            return True
+    return False
 
 
 def _refuse_another(found: object, wanted: Genesis) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tidemark.coordinator.plans.ancestry import since_split
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.plans.ranges import Loss, plan_ranges, refuse
+from tidemark.coordinator.plans.replay_ranges import left_to_repeat
 from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.plans.sink_inputs import SentRecords, Undelivered, leaving_tables
 from tidemark.coordinator.records.timelines import Head
@@ -13,7 +14,7 @@ from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint.emitted import emitted_by
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.plan import Gap
+from tidemark.model.checkpoint.plan import CheckpointPlan, Gap
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import OffsetCoverage, OffsetRange, TopicPartition
@@ -37,6 +38,7 @@ class RestorePlan:
         held: per Delta sink, the source offsets whose rows it holds.
         due: per Kafka sink, the checkpoints whose rows no timeline has sent; the restored timeline sends them first.
         gone: per Kafka sink, those whose rows retention has released, so that they are never sent.
+        repeats: recorded checkpoints that the next run repeats one by one, because sinks have their closed windows.
     """
 
     genesis: Genesis
@@ -48,6 +50,7 @@ class RestorePlan:
     held: Mapping[str, OffsetCoverage]
     due: Mapping[str, tuple[Checkpoint, ...]]
     gone: Mapping[str, tuple[Checkpoint, ...]]
+    repeats: tuple[CheckpointPlan, ...] = ()
 
     @property
     def sinks(self) -> Mapping[str, str]:
@@ -55,7 +58,7 @@ class RestorePlan:
         words: dict[str, str] = {}
         for table in self.genesis.sinks.values():  # a name may have belonged to a table, then to a topic
             before = [words[table.name]] if table.name in words else []
-            words[table.name] = "; ".join([*before, self._describe_sink(table)])
+            words[table.name] = "; ".join([*before, self._describe_sink(table) + self._describe_loss])
         return words
 
     @property
@@ -87,6 +90,13 @@ class RestorePlan:
         if not covered.contains(held) or (self.read_again and held.is_empty):
             return "goes back to its rows as of the checkpoint; records that are read again emit again"
         return "continues with its rows"
+
+    @property
+    def _describe_loss(self) -> str:
+        if not self.repeats or not self.gaps:
+            return ""
+        names = ", ".join(plan.name for plan in self.repeats)
+        return f"; with --accept-loss, {names} cannot be repeated: other records are late, and windows may differ"
 
     def _had(self, name: str) -> OffsetCoverage:
         """The offsets that a Delta sink covered at the checkpoint."""
@@ -136,6 +146,9 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
         held={t.name: t.coverage(there.topic_ids) for t in there.sinks.values() if t.goes_back_on_restore},
         due=_by_sink(x for x in waiting if not x.is_gone),
         gone=_by_sink(x for x in waiting if x.is_gone),
+        repeats=tuple(left_to_repeat(timelines, restore_point.checkpoint, genesis.repeats_to))
+        if genesis.repeats_to
+        else (),
     )
 
 

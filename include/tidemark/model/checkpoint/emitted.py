@@ -131,6 +131,21 @@ def without_redriven(covered: OffsetCoverage) -> OffsetCoverage:
     return OffsetCoverage({tp: ranges for tp, ranges in covered.by_id.items() if tp != _REDRIVES})
 
 
+def renamed_windows(covered: OffsetCoverage, renamed: Mapping[str, str]) -> OffsetCoverage:
+    """Returns a coverage in which closed windows and timers belong to the new uids of their operators.
+
+    >>> from tidemark.model.core.offsets import OffsetRange
+    >>> had = OffsetCoverage({windows_of("hours"): (OffsetRange(0, 60001),)})
+    >>> renamed_windows(had, {"hours": "by_hour"}).by_id
+    {TopicPartition(topic='windows/by_hour', partition=0): (OffsetRange(start=0, end=60001),)}
+    """
+    topics = {of(old): of(new) for old, new in renamed.items() for of in (windows_of, timers_of)}
+    found = OffsetCoverage()
+    for tp, ranges in covered.by_id.items():
+        found |= OffsetCoverage({topics.get(tp, tp): ranges})
+    return found
+
+
 def redriven_rows(checkpoint: "Checkpoint", name: str) -> OffsetCoverage:
     """Returns the redriven records for which a checkpoint emitted to the sink `name`.
 

@@ -119,6 +119,8 @@ class CheckpointPlan:
         clocks: the rule of each source that declares a watermark, and its clock after the parent (adr/0052).
         caps_event_time: whether an event time ahead of the logical time counts as that for accesses of state and for
             the watermark (adr/0053); not in plans of release 0.1.
+        repeats_to: id of the checkpoint up to which the timeline still has to repeat recorded ones after this plan,
+            because its sinks have their closed windows (adr/0057); 0 = nothing is left to repeat.
     """
 
     pipeline: str
@@ -164,6 +166,7 @@ class CheckpointPlan:
     inputs: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
     clocks: Mapping[str, PlannedClock] = field(default_factory=dict, metadata=ADDED)
     caps_event_time: bool = field(default=False, metadata=ADDED)
+    repeats_to: int = field(default=0, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -112,6 +112,7 @@ class Genesis:
         sent: of a restore, the source offsets whose rows were sent and are not sent again, per Kafka sink, including
             those that neither the checkpoint nor the closed timeline has.
         clocks: the clocks after the parent.
+        repeats_to: as in a plan: what its first plans repeat, so that windows close as they did in the kept sinks.
     """
 
     timeline: str
@@ -151,6 +152,7 @@ class Genesis:
     sinks_revision: int = field(default=0, metadata=ADDED)
     sent: Mapping[str, OffsetCoverage] = field(default_factory=dict, metadata=ADDED)
     clocks: Mapping[str, EventTimeClock] = field(default_factory=dict, metadata=ADDED)
+    repeats_to: int = field(default=0, metadata=ADDED)
 
     @property
     def revision(self) -> int:
