@@ -2,8 +2,9 @@
 
 import os
 import random
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.timer_cases import (
     START,
     Found,
     Model,
+    Order,
     Rules,
     Sent,
     agree,
@@ -23,7 +25,7 @@ from tests.support.timer_cases import (
     random_rules,
     record,
 )
-from tidemark import Process
+from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.errors import ProcessFunctionError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -111,3 +113,87 @@ def test_an_error_of_on_timer_names_key_and_time(spark: SparkSession, tmp_path: 
         with pytest.raises(ProcessFunctionError, match=what) as caught:
             line.checkpoint([record(sent) for sent in orders])
         assert caught.value.next == "fix on_timer, then run the pipeline again."
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A desk that was silent, and since when."""
+
+    desk: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many alerts a task has seen."""
+
+    desk: str
+    heard: int
+
+
+class Nothing(state.Keyed):
+    """State that no function touches."""
+
+    n: int = state.value(0)
+
+
+class Local(state.Operator):
+    """The desks that fired, per task."""
+
+    desks: list[str] = state.split_list()
+
+
+def watch(desk: str, orders: Iterator[Any], remembered: Any, *, timers: Any) -> None:
+    for order in orders:
+        timers.set("silent", order.at + timedelta(minutes=5))
+
+
+def silent(desk: str, name: str, at: datetime, remembered: Any) -> Iterator[Alert]:
+    yield Alert(desk, at)
+
+
+def hear(
+    key: tuple[str, datetime], alerts: Iterator[Alert], remembered: Any, *, timers: Any, operator_state: Any
+) -> None:
+    for alert in alerts:
+        timers.set("again", alert.since + timedelta(minutes=6))
+
+
+def report(key: Any, name: str, at: datetime, remembered: Any, *, timers: Any, operator_state: Any) -> Iterator[Count]:
+    operator_state.desks.append(key[0])
+    yield Count(key[0], len(operator_state.desks))
+
+
+def chain() -> Pipeline:
+    """Timers over the rows of timers, by a key of two columns, one of them a time; with lists per task."""
+    first = Process("watch", key_by="desk", state=Nothing, function=watch, on_timer=silent, emits=Alert)
+    second = Process(
+        "report",
+        key_by=("desk", "since"),
+        state=Nothing,
+        function=hear,
+        on_timer=report,
+        operator_state=Local,
+        input="watch",
+        emits=Count,
+        sink=DeltaSink("counts"),
+    )
+    return Pipeline(name="desks", source=KafkaSource("orders", Order, event_time="at"), operators=[second, first])
+
+
+def test_timers_over_rows_of_timers_fire_alike(spark: SparkSession, tmp_path: Path) -> None:
+    twin = TwinPipeline(chain(), parallelism=2)
+    line = SparkPipeline(chain(), spark=spark, root=tmp_path)
+    found = []
+    for batch in ([("a", 0), ("b", 1), ("c", 9)], [("c", 12)], [("c", 20)], []):
+        records = [record(Sent(0, desk, minute)) for desk, minute in batch]
+        one, other = twin.checkpoint(records), line.checkpoint(records)
+        assert one.sealed.facts == other.sealed.facts
+        for uid in ("watch", "report"):
+            assert line.state(uid, other) == twin.state(uid, one), uid
+        assert line.emitted("report", other) == twin.emitted("report", one)
+        assert other.operator_states == one.operator_states
+        ack = other.ack("report")
+        assert ack is not None and ack == replace(ack, applied=ack.read)
+        found.append((ack.read, ack.fired))
+    assert found == [(2, 0), (0, 2), (1, 0), (0, 0)], "the second has no record when its timers fire"

@@ -1,12 +1,12 @@
 """Timers of a process: refused options, logical time, renames, and errors of the author's calls."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tidemark import ConsoleSink, DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark import Broadcast, ConsoleSink, DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError, ProcessFunctionError
 from tidemark.targets import DeltaMirror
 from tidemark.testing import Barrier, Harness
@@ -209,3 +209,24 @@ def test_timers_show_themselves_to_the_author() -> None:
     made.send(Visit("a", at(5)))
     made.checkpoint()
     assert seen == ["timers(close=2024-05-01T12:35:00.001000+00:00)"]
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A row to look up."""
+
+    shop: str
+    tags: int
+
+
+def test_a_timer_sees_broadcast_state() -> None:
+    def close_by(shop: str, name: str, at: datetime, remembered: Shop, hours: Any) -> Any:
+        yield Closing(shop, at, hours["hours"][shop].tags)
+
+    found = replace(
+        pipeline(on_timer=close_by), broadcast=[Broadcast("hours", source=KafkaSource("hours", Hours), key_by="shop")]
+    )
+    made = Harness(found)
+    made.send(Visit("a", at(5)), Visit("b", at(36)), Hours("a", 7))
+    newest = made.checkpoint()
+    assert [r["tags"] for r in made.results.emitted("shops", newest)] == [7]
