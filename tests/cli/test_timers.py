@@ -156,13 +156,21 @@ def test_a_compaction_changes_no_timer_and_none_comes_back(line: TimedBuses) -> 
 
 
 def test_a_restore_takes_the_sink_back_and_fires_again(line: TimedBuses) -> None:
-    refused = line("restore", "buses", "--checkpoint", "1", "--execute")
-    refused.failed(2, "watch has timers: a restore that keeps sinks is not supported", "--restore-sinks")
     line("restore", "buses", "--checkpoint", "1", "--restore-sinks", "--execute").ok()
     assert line.fired() == []
     line.run()
     # The beats of the minutes 10 and 20 are one batch now, and the timers of the minutes 6 and 15 fire between them.
     assert line.fired() == [("a", 5), ("b", 6), ("b", 15)]
+
+
+def test_a_restore_that_keeps_the_sink_fires_no_timer_twice(line: TimedBuses) -> None:
+    before, fired = timers(line), line.fired()
+    line("restore", "buses", "--checkpoint", "1", "--execute").ok()
+    line.run()
+    line.run()
+    assert (timers(line), line.fired()) == (before, fired)
+    line.run(("b", 30))
+    assert line.fired() == sorted([*fired, ("b", 25), ("c", 25)])
 
 
 def test_an_export_takes_timers_and_frontier_along(line: TimedBuses, tmp_path: Path) -> None:
