@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from tests.support.timer_cases import Found, Model, agree, pipeline, random_batches, random_rules, record
 from tidemark.errors import ProcessFunctionError
+from tidemark.model.checkpoint import emitted
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.schema.event_windows import to_ms
 from tidemark.processing.live import StateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.timer_merge import FiringRules, TimerQueue, Upcoming
-from tidemark.testing import BARRIER, CRASH, Replayed, replay
+from tidemark.testing import BARRIER, CRASH, Replayed, Restore, replay
 from tidemark.testing.twin import merge
 from tidemark.testing.twin import process as twin
 from tidemark.testing.twin.entries import state_rows, values_of
@@ -48,6 +50,20 @@ def judge(seed: int) -> None:
         assert ack.fired == model.firings
         assert ack.read == ack.applied + ack.dead_lettered
         assert done.counts("alarms", checkpoint).late == 0
+
+
+def judge_restores(seed: int) -> None:
+    """Goes back to an earlier checkpoint, keeps the sinks, and compares the end with a history that did not."""
+    chance = random.Random(seed)
+    rules, batches = random_rules(chance), random_batches(chance)
+    back = chance.randrange(len(batches))
+    first: list[Any] = [part for batch in batches[:-1] for part in ([*map(record, batch)], BARRIER)]
+    restored: list[Any] = [Restore(to=f"chk-{back}"), *[BARRIER] * (len(batches) - 1 - back)] if back else []
+    done = replay(pipeline(rules), [*first, *restored, [*map(record, batches[-1])], BARRIER], partitions=2)
+    model = Model(rules)
+    for batch in batches:
+        model.checkpoint(batch)
+    agree(model, found_at(done, done.checkpoints[-1]))
 
 
 def judge_compactions(seed: int) -> None:
@@ -103,7 +119,13 @@ def test_no_compaction_brings_a_timer_back(seed: int) -> None:
     judge_compactions(seed)
 
 
-# Planted faults: each is found by one of the two properties above within the given number of cases.
+@settings(max_examples=50, deadline=None)
+@given(seeds)
+def test_a_restore_that_keeps_sinks_fires_no_timer_twice(seed: int) -> None:
+    judge_restores(seed)
+
+
+# Planted faults: each is found by one of the properties above within the given number of cases.
 NEXT_DUE, FIRE = TimerQueue.next_due, TimerQueue.fire
 COLLECT, ROWS, COMPACT = Processing.collect, Processing._rows, merge.compact_rows
 
@@ -173,6 +195,7 @@ FAULTS: dict[str, tuple[Callable[[int], None], list[tuple[Any, str, Any]]]] = {
     "each record is a call": (judge, [(Upcoming, "until_due", one_record)]),
     "rows of a timer are numbered anew": (judge, [(Processing, "collect", numbered_anew)]),
     "any compaction drops fired timers": (judge_compactions, [(merge, "compact_rows", as_if_deepest)]),
+    "sinks do not remember timers": (judge_restores, [(emitted, "timers_of", lambda uid: TopicPartition("none", 0))]),
     "a fired timer leaves no trace": (judge_compactions, [(Processing, "_rows", without_tombstones_of_entries)]),
 }
 WITHIN = 400
