@@ -181,11 +181,6 @@ def check_window(fold: "Fold") -> None:
         if is_given:
             raise DeclarationError(f"{fold.uid}: {what} with a window: {why}", next="leave one of them out.")
     _check_emit(fold)
-    if fold.sink is not None and not fold.sink.traits.is_transactional:
-        raise DeclarationError(
-            f"{fold.uid}: {type(fold.sink).__name__} for closed windows",
-            next="give a DeltaSink: no other is ready yet.",
-        )
 
 
 def _check_emit(fold: "Fold") -> None:

@@ -212,7 +212,10 @@ def test_a_renamed_fold_keeps_its_frontier() -> None:
         ({"window": Tumbling("1h"), "deletes": True}, "deletes=True with a window"),
         ({"window": Tumbling("1h"), "state": Expiring}, r"a ttl \(n\) with a window"),
         ({"window": Tumbling("1h"), "lateness": "soon"}, "hours: lateness='soon' is not a duration"),
-        ({"window": Tumbling("1h"), "sink": KafkaSink("x", "x")}, "KafkaSink for closed windows"),
+        (
+            {"window": Tumbling("1h"), "sink": KafkaSink("x", "x"), "emit": "update"},
+            'emit="update" to a KafkaSink',
+        ),
         ({"window": Tumbling("1h"), "key_by": "window_end"}, "window_end"),
     ],
 )

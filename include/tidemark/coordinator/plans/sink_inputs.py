@@ -11,6 +11,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import IncompatibleStateError, NotFoundError
 from tidemark.model.checkpoint.emitted import (
     EmittedRecords,
+    after_frontiers,
     emitted_by,
     redriven_rows,
     redriving_checkpoints,
@@ -95,7 +96,8 @@ class SentRecords:
             return {}
         found = dict(genesis.sent)
         if genesis.keeps_sinks:
-            found = merge_sent(found, self._own(genesis.closes))
+            own = self._own(genesis.closes)
+            found = merge_sent(found, {n: renamed_windows(covered, genesis.renamed) for n, covered in own.items()})
         for closing in self._promotes():
             if closing.successor == timeline:
                 legacy = {n: OffsetCoverage.below(ends, genesis.topic_ids) for n, ends in closing.sent.items()}
@@ -209,6 +211,8 @@ def merge_sent(one: Sent, other: Sent) -> dict[str, OffsetCoverage]:
 def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dict[str, OffsetCoverage]:
     """The offsets that count as sent when a timeline's sinks go back: all except those that it reads again.
 
+    Windows and timers that are not past at the checkpoint close and fire again.
+
     Args:
         sent: the offsets sent so far.
         genesis: the genesis of the timeline.
@@ -220,7 +224,8 @@ def gone_back(sent: Sent, genesis: Genesis, topic_ids: Mapping[str, str]) -> dic
         for tp in (TopicPartition(topic, p.partition) for c in sent.values() for p in c.by_id if p.topic == number)
     }
     again = OffsetCoverage.of({tp: OffsetRange(end, LAST) for tp, end in after.items()}, topic_ids)
-    return {name: without_redriven(covered) - again for name, covered in sent.items()}
+    due = {name: again | after_frontiers(covered, genesis.clocks) for name, covered in sent.items()}
+    return {name: without_redriven(covered) - due[name] for name, covered in sent.items()}
 
 
 def redriven_before(timelines: Timelines, covered: OffsetCoverage, name: str) -> OffsetCoverage:

@@ -131,6 +131,18 @@ def without_redriven(covered: OffsetCoverage) -> OffsetCoverage:
     return OffsetCoverage({tp: ranges for tp, ranges in covered.by_id.items() if tp != _REDRIVES})
 
 
+def after_frontiers(covered: OffsetCoverage, clocks: Mapping[str, EventTimeClock]) -> OffsetCoverage:
+    """Returns the windows and timers of a coverage that are not past by some clocks: they will be emitted again."""
+    found = OffsetCoverage()
+    for tp, ranges in covered.by_id.items():
+        kind, _, uid = tp.topic.partition("/")
+        if tp in (windows_of(uid), timers_of(uid)) and kind != tp.topic:
+            clock = clocks.get(uid)
+            past = 0 if clock is None or clock.watermark_ms is None else max(0, clock.watermark_ms + 1)
+            found |= OffsetCoverage({tp: ranges}) & OffsetCoverage({tp: (OffsetRange(past, _EVER),)})
+    return found
+
+
 def renamed_windows(covered: OffsetCoverage, renamed: Mapping[str, str]) -> OffsetCoverage:
     """Returns a coverage in which closed windows and timers belong to the new uids of their operators.
 
