@@ -177,7 +177,7 @@ def test_stop_with_a_savepoint_takes_what_waits_and_lets_no_plan_be_made(shop: S
     done = shop.tidemark("stop", "till", "--savepoint", "last", "--note", "disk swap", "--json").ok()
     assert done.json == {
         "pipeline": "till", "stopped": True, "why": "disk swap", "savepoint": "last", "checkpoint": "chk-4",
-        "drained": False, "in_progress": None, "followed_by": None, "paused_dags": [],
+        "drained": False, "in_progress": None, "followed_by": None, "drain": None, "paused_dags": [],
     }  # fmt: skip
     assert "no Airflow runs here" in done.err
     assert sum(s["records"] for s in shop.tidemark("checkpoint", "list", "till", "--json").ok().json) == 67

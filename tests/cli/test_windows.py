@@ -260,3 +260,39 @@ def test_another_size_needs_another_uid_and_another_lateness_does_not(line: Wind
 )
 def test_what_is_not_ready_is_refused(line: WindowedShops, words: list[str], what: str) -> None:
     line(*words).failed(2, what)
+
+
+def test_a_drain_closes_all_windows_and_a_forced_resume_opens_them_again(line: WindowedShops, tmp_path: Path) -> None:
+    line.sell(("a", 71, 5))
+    stopped = line("stop", "shops", "--savepoint", "end", "--drain", "--json").ok()
+    told = stopped.json
+    assert (told["drained"], told["checkpoint"], told["drain"], told["followed_by"]) == (True, "chk-4", "chk-5", None)
+    assert "chk-5 closed all windows. The savepoint pins chk-4" in stopped.err
+    assert line.closed() == [("a", 60, 1, 70), ("a", 120, 2, 6), ("b", 60, 1, 20), ("b", 120, 1, 2)]
+    assert line("state", "sql", "shops", "SELECT * FROM sold", "--json").ok().json == []
+    assert line("checkpoint", "show", "shops", "chk-5", "--json").ok().json["plan"]["drains"] is True
+    shown = line("checkpoint", "list", "shops", "--json").ok().json[0]
+    assert (shown["drains"], shown["frontiers"]) == (True, {"sold": "9999-12-31T00:00:00Z"})
+    query = "SELECT frontier FROM checkpoint_states WHERE checkpoint = 5"
+    (row,) = line("state", "sql", "shops", query, "--json").ok().json
+    assert row["frontier"].startswith("9999-12-31")
+    assert line("stop", "shops", "--savepoint", "end", "--drain", "--json").ok().json["drain"] == "chk-5"
+    line("verify", "shops").ok()
+    line("compact", "shops", "--full").ok()
+    assert line("checkpoint", "replay", "shops", "chk-5", "--json").ok().json[0]["equal"]
+    line("run", "shops").failed(4, "STOPPED")
+
+    line("restore", "shops", "--checkpoint", "chk-5").failed(4, "chk-5 has drained shops", "begin at chk-4")
+    line("fork", "shops", "other", "--checkpoint", "chk-5").failed(4, "begin at chk-4")
+    line("export", "shops", "--to", str(tmp_path / "out")).ok()
+    again = ("import", str(tmp_path / "out"), "--as", "shops", "--timeline", "again")
+    line(*again).failed(4, "chk-5, which has drained its pipeline")
+
+    line("resume", "shops").failed(4, "drained into savepoint end", "goes back to chk-4, sinks included")
+    line("resume", "shops", "--force", "--json").ok()
+    assert line.closed() == [("a", 60, 1, 70), ("b", 60, 1, 20)]
+    line.run(("a", 100, 3))
+    assert line.closed() == [("a", 60, 1, 70), ("b", 60, 1, 20)], "their hour is open again, and the sale not late"
+    line.run(("a", 125, 1))
+    assert line.closed() == [("a", 60, 1, 70), ("a", 120, 3, 9), ("b", 60, 1, 20), ("b", 120, 1, 2)]
+    line("verify", "shops").ok()

@@ -64,6 +64,14 @@ def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: P
             assert closed == Model.sums(model.closed_days)
             ack = other.ack("sold")
             assert ack is not None and ack.late == model.late
+        one, other = twin.checkpoint([], drains=True), line.checkpoint([], drains=True)
+        assert one.sealed.facts == other.sealed.facts
+        assert not line.state("sold", other) and not line.state("days", other)
+        for uid in ("sold", "days"):
+            assert line.emitted(uid, other) == twin.emitted(uid, one), uid
+        model.frontier = 10**9
+        model.checkpoint([])
+        agree(model, finals(line.emitted("sold", other)), model.closed)
         for deepest in (False, True):
             assert line.compacted("sold", other, deepest=deepest) == twin.compacted("sold", one, deepest=deepest)
 

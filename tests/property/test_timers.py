@@ -2,13 +2,26 @@
 
 import random
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.timer_cases import Found, Model, agree, pipeline, random_batches, random_rules, record
+from tests.support.timer_cases import (
+    AGAIN,
+    START,
+    Found,
+    Model,
+    Rules,
+    Sent,
+    agree,
+    pipeline,
+    random_batches,
+    random_rules,
+    record,
+)
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint import emitted
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -17,7 +30,7 @@ from tidemark.model.schema.event_windows import to_ms
 from tidemark.processing.live import StateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.timer_merge import FiringRules, TimerQueue, Upcoming
-from tidemark.testing import BARRIER, CRASH, Replayed, Restore, replay
+from tidemark.testing import BARRIER, CRASH, Barrier, Harness, Replayed, Restore, replay
 from tidemark.testing.twin import merge
 from tidemark.testing.twin import process as twin
 from tidemark.testing.twin.entries import state_rows, values_of
@@ -213,3 +226,22 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
         except (AssertionError, ProcessFunctionError):
             return
     pytest.fail(f"not found: {fault}")
+
+
+def test_a_drain_fires_what_is_stored_and_keeps_what_that_sets() -> None:
+    orders = [Sent(0, "a", 1, "set", name, minutes) for name, minutes in ((AGAIN, 60), ("x", 10**6))]
+    harness = Harness(pipeline(Rules()))
+    harness.send(*map(record, orders))
+    first = harness.checkpoint()
+    last, done = harness.checkpoint(Barrier(drains=True)), harness.results
+    rows: list[Any] = done.emitted("desks", last)
+    assert [(row["name"], (row["at"] - START) // timedelta(minutes=1)) for row in rows] == [
+        (AGAIN, 61),
+        ("x", 10**6 + 1),
+    ]
+    schema = last.plan.schemas["desks"]
+    (stored,) = values_of(schema, state_rows(done._tables, schema, last.handles["desks"])).values()
+    kept = {row["timers__key"]: row["timers"] for row in stored if row["_field"] == "timers"}
+    assert kept == {AGAIN: START + timedelta(minutes=68)}
+    assert not done.emitted("desks", first) and not done.rows("alarms", last)
+    assert done.counts("desks", last).fired == 2 and len(done.emitted("alarms", last)) == 2

@@ -120,8 +120,8 @@ class TwinPipeline(MemoryPipeline):
         """Sends a record, for the next checkpoint to read."""
         self._feed.send(record, self.clock.now_ms())
 
-    def checkpoint(self, records: Iterable[object]) -> Checkpoint:
-        """Sends records and completes a checkpoint over them."""
+    def checkpoint(self, records: Iterable[object], *, drains: bool = False) -> Checkpoint:
+        """Sends records and completes a checkpoint over them, or one that drains."""
         for record in records:
             self.send(record)
 
@@ -129,7 +129,7 @@ class TwinPipeline(MemoryPipeline):
             return self.checkpoint_job(self.compute, sender=self.sender).execute(attempt)
 
         loop = CheckpointLoop(coordinator=self.coordinator, pipeline=self.pipeline, execute=execute)
-        return loop.run_once(PlanRequest(origin="test")).checkpoints[-1]
+        return loop.run_once(PlanRequest(origin="test", drains=drains)).checkpoints[-1]
 
     def state(self, uid: str, checkpoint: Checkpoint) -> list[dict[str, Any]]:
         """The resolved rows, ordered by key."""

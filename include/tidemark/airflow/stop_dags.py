@@ -212,7 +212,7 @@ def _stop_fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
         "savepoint": text_field("Savepoint", pinned),
-        "drain": switch("Drain", "Stop for good: a resume then needs force. Requires a savepoint."),
+        "drain": switch("Drain", "Stop for good and close all windows: a resume needs force. Requires a savepoint."),
         "note": text_field("Note", "A note for people."),
     }
 

@@ -222,7 +222,10 @@ class OpenProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDetails(CheckpointLine):
-    """One checkpoint with all details; `previous` and `next` are the ids of its neighbours."""
+    """One checkpoint with all details; `previous` and `next` are the ids of its neighbours.
+
+    `drains`: it closes all windows, for `tidemark stop --drain`.
+    """
 
     slot: str
     ranges: Sequence[PartitionRange]
@@ -235,6 +238,7 @@ class CheckpointDetails(CheckpointLine):
     previous: int | None
     next: int | None
     progress: OpenProgress | None
+    drains: bool
     watermark: str | None = None
     source_watermarks: Mapping[str, SourceWatermark]
     covered_until: str | None = None

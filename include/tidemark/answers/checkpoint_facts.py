@@ -63,6 +63,7 @@ class CheckpointFacts:
         watermark: greatest event time over all partitions, by which state expires; `watermarks` has one for each.
         source_watermarks: of each source that has one, by name.
         frontiers: of each operator with windows or timers: those up to it are closed, or have fired.
+        drains: whether it has closed all windows and fired all timers, for `tidemark stop --drain`.
         broadcast_versions: versions of the tables that broadcast states copy.
         dead_letters, filtered, keys: per operator.
         emitted: records, per process.
@@ -89,6 +90,7 @@ class CheckpointFacts:
     watermarks: Mapping[str, str]
     source_watermarks: Mapping[str, SourceWatermark]
     frontiers: Mapping[str, str]
+    drains: bool
     broadcast_versions: Mapping[str, int]
     records: int
     dead_letters: Mapping[str, int]
@@ -172,6 +174,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> CheckpointFacts:
         watermarks={str(tp): iso(ms) for tp, ms in sorted(sealed.facts.watermarks.items())},
         source_watermarks=source_watermarks(checkpoint),
         frontiers={uid: iso(ms) for uid, ms in checkpoint.now.frontiers.items()},
+        drains=plan.drains,
         broadcast_versions=plan.broadcast_versions,
         records=sealed.facts.records,
         dead_letters={a.uid: a.dead_lettered for a in sealed.acks},

@@ -215,7 +215,10 @@ class OperatorDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopFacts:
-    """A stop: the savepoint and its checkpoint, and checkpoints that were in progress or completed meanwhile."""
+    """A stop: the savepoint and its checkpoint, and checkpoints that were in progress or completed meanwhile.
+
+    `drain` is the checkpoint that has closed all windows; null if the pipeline was not drained or has no windows.
+    """
 
     pipeline: str
     stopped: bool
@@ -225,6 +228,7 @@ class StopFacts:
     drained: bool
     in_progress: str | None
     followed_by: str | None
+    drain: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

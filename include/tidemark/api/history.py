@@ -181,7 +181,7 @@ class PipelineHistory(PipelineReader):
 
         Args:
             savepoint: make a last checkpoint and pin it under this name first, which needs Spark.
-            drain: stop for good: continuing from the savepoint has to be forced.
+            drain: stop for good, and close all windows: continuing from the savepoint has to be forced.
             note: why.
 
         Returns:

@@ -36,7 +36,7 @@ def stop(
         str | None, typer.Option(metavar="NAME", help="First complete a last checkpoint, and pin it under this name.")
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Stop for good: continuing from the savepoint requires --force.")
+        bool, typer.Option("--drain", help="Stop for good: close all windows; continuing requires --force.")
     ] = False,
     text: Note = None,
     wait: Annotated[
@@ -48,6 +48,8 @@ def stop(
 
     A stopped pipeline plans no checkpoint, from Airflow or by hand. You can still read it and create savepoints. If a
     step fails before the stop is recorded, the pipeline keeps running, and the command reports the failure.
+
+    With --drain, one more checkpoint closes all windows and fires all timers. The savepoint pins the one before.
 
     Examples:
       tidemark stop flights --savepoint before-upgrade
@@ -81,6 +83,8 @@ def resume(
 ) -> None:
     """Resume a stopped pipeline from its newest checkpoint, and unpause its DAGs.
 
+    If windows were drained, --force first restores the checkpoint before that, sinks included.
+
     Examples:
       tidemark resume flights
       tidemark resume flights --force
@@ -107,6 +111,10 @@ def _still(safe: str) -> Iterator[None]:
 
 def _report(pipeline: str, done: Stopped) -> None:
     note(f"{pipeline} is stopped: it plans no checkpoint until `tidemark resume {pipeline}`.")
+    if done.drain and done.savepoint:
+        note(f"{done.drain} closed all windows. The savepoint pins {done.savepoint.checkpoint_name}, the one before.")
+    elif done.record.drained:
+        note("No operator has windows or timers, so there was nothing to close.")
     if done.in_progress:
         note(f"{done.in_progress} was planned before and may still be completed.")
     if done.followed_by and done.savepoint:

@@ -13,11 +13,12 @@ from tidemark.coordinator.records.schema_book import StoredSchemas
 from tidemark.coordinator.recovery.import_state import Importer, Importing
 from tidemark.coordinator.recovery.segment_importer import SegmentImport, SegmentImporter
 from tidemark.environment import random_id
-from tidemark.errors import SchemaChangedError, StoreError
+from tidemark.errors import ConflictError, SchemaChangedError, StoreError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.clocks import END_OF_TIME
 from tidemark.model.core.names import is_url
 from tidemark.model.retention.export_manifest import Export
 from tidemark.model.schema.operator_schema import with_state
@@ -131,14 +132,24 @@ def import_rows(context: Context, folder: "ExportFolder", wanted: Importing) -> 
 def _open_import(context: Context, request: ImportRequest) -> Iterator[tuple["ExportFolder", Importing]]:
     pipeline = context.pipeline(request.pipeline)
     with _local(context, request) as folder:
+        export = folder.read()
+        _refuse_drained(export)
         yield (
             folder,
             Importing(
-                export=folder.read(),
+                export=export,
                 pipeline=pipeline,
                 timeline=request.timeline or keys.FIRST_TIMELINE,
                 allow_non_restored_state=request.allow_non_restored_state,
             ),
+        )
+
+
+def _refuse_drained(export: Export) -> None:
+    if any(clock.watermark_ms == END_OF_TIME for clock in export.clocks.values()):
+        raise ConflictError(
+            f"the export is of chk-{export.checkpoint}, which has drained its pipeline: later records would be late",
+            next="export the checkpoint before it, and import that.",
         )
 
 

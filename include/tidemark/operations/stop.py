@@ -3,12 +3,13 @@
 from tidemark.answers.timeline_facts import StopFacts
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped, Stopping
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import StopRecord
 from tidemark.model.retention.savepoint import SavepointRequest
-from tidemark.operations import checkpoints
+from tidemark.operations import checkpoints, timelines
 from tidemark.ports import PlanRequest, StepListener
 
 
@@ -40,7 +41,7 @@ def stop(context: Context, name: str, why: str) -> Stopped:
 def stop_with_savepoint(
     context: Context, name: str, request: SavepointRequest, why: str, listener: StepListener = ignore_step
 ) -> Stopped:
-    """Completes a last checkpoint, pins it, then stops.
+    """Completes a last checkpoint, pins it, then stops. A drain closes all windows and fires all timers in one more.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -48,14 +49,21 @@ def stop_with_savepoint(
         TidemarkError: as in `checkpoints.run_once`. The pipeline continues to run, and the error says so.
     """
 
-    def complete() -> Checkpoint:
-        made = checkpoints.run_once(context, name, PlanRequest(origin=STOP), listener).checkpoint
+    def complete(*, drains: bool = False) -> Checkpoint:
+        wanted = PlanRequest(origin=STOP, drains=drains)
+        made = checkpoints.run_once(context, name, wanted, listener).checkpoint
         if made is None:
             raise ConflictError(f"{name}: no last checkpoint was made", next=f"tidemark run {name}")
         return made
 
+    def close() -> Checkpoint:
+        while not (made := complete(drains=True)).plan.drains:
+            pass  # another process had planned a checkpoint first; now it is completed
+        return made
+
     coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
-    return Stopping(coordinator).stop_with_savepoint(request, why, complete)
+    closes = request.drained and bool(context.pipeline(name).clocked)
+    return Stopping(coordinator).stop_with_savepoint(request, why, complete, close if closes else None)
 
 
 def resume(context: Context, name: str, why: str, *, force: bool = False) -> StopRecord | None:
@@ -64,8 +72,13 @@ def resume(context: Context, name: str, why: str, *, force: bool = False) -> Sto
     Raises:
         NotFoundError: no such pipeline.
         ConflictError: the pipeline was drained, and `force` is not given.
+        TidemarkError: as in `timelines.restore`, if a drain has closed windows. The pipeline stays stopped.
     """
-    return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force)
+
+    def go_back(wanted: RestoreRequest) -> None:
+        timelines.restore(context, name, wanted)
+
+    return Stopping(context.coordinator(context.require_pipeline(name))).resume(why, force=force, go_back=go_back)
 
 
 def describe_stop(name: str, done: Stopped) -> StopFacts:
@@ -80,4 +93,5 @@ def describe_stop(name: str, done: Stopped) -> StopFacts:
         drained=done.record.drained,
         in_progress=done.in_progress,
         followed_by=done.followed_by,
+        drain=done.drain,
     )

@@ -41,6 +41,8 @@ class FiringRules:
         after_ms: its frontier after them; timers up to it fire. None = there is none yet, and nothing fires.
         least_access_ms: a firing accesses state at its own time, but not before this.
         most_access_ms: and not after this.
+        drains: whether only stored timers fire: those that are set are kept, or a daily one would fire up to the end of
+            time (adr/0061).
     """
 
     uid: str
@@ -48,6 +50,7 @@ class FiringRules:
     after_ms: int | None
     least_access_ms: int
     most_access_ms: int
+    drains: bool = False
 
     @classmethod
     def of(cls, plan: "CheckpointPlan", uid: str, now: Now) -> "FiringRules":
@@ -68,6 +71,7 @@ class FiringRules:
             after_ms=now.frontiers.get(uid),
             least_access_ms=least,
             most_access_ms=most,
+            drains=plan.drains,
         )
 
     @property
@@ -112,7 +116,8 @@ class TimerQueue:
         at_ms = self._rules.settable(to_ms(at))
         self._live[name] = from_ms(at_ms)
         self._at[name] = at_ms
-        heappush(self._waiting, (at_ms, name))
+        if not self._rules.drains:
+            heappush(self._waiting, (at_ms, name))
 
     def remove(self, name: str) -> None:
         """Removes a timer, if there is one of the name."""

@@ -265,6 +265,7 @@ class Harness:
             until_interval_end=until is not None,
             accept_time=True,
             allow_non_restored_state=barrier.allow_non_restored_state,
+            drains=barrier.drains,
         )
 
     def _move_clock(self, now_ms: int) -> None:

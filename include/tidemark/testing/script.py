@@ -21,12 +21,15 @@ class Barrier:
             behind it wait for the next barrier. It is the logical time as well.
         savepoint: the name of a savepoint that pins the checkpoint.
         allow_non_restored_state: leave the state of operators behind that the pipeline does not declare any more.
+        drains: the checkpoint reads nothing and closes all windows, as the last one of `tidemark stop --drain`. Only a
+            `Restore` to an earlier checkpoint may follow.
     """
 
     logical_time: datetime | None = None
     until: datetime | None = None
     savepoint: str | None = None
     allow_non_restored_state: bool = False
+    drains: bool = False
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def _details(
         previous=before,
         next=after,
         progress=progress,
+        drains=plan.drains,
         watermark=None if found is None else iso_or_none(found.sealed.facts.watermark_ms),
         source_watermarks={} if found is None else source_watermarks(found),
         covered_until=None if found is None else iso_or_none(found.covered_until_ms),

@@ -6,7 +6,7 @@ from tidemark.answers.timeline_facts import BackfillPreview, DisposalPreview, Re
 from tidemark.context import Context
 from tidemark.coordinator.records.timeline_tree import Branch, branch
 from tidemark.coordinator.recovery.backfill import recorded_since
-from tidemark.coordinator.recovery.restore_request import RestoreRequest
+from tidemark.coordinator.recovery.restore_request import RestoreRequest, refuse_drained
 from tidemark.coordinator.retention.sweep import GRACE_MS
 from tidemark.operations import retention
 from tidemark.operations import savepoints as savepoint_operations
@@ -27,11 +27,13 @@ def preview_restore(context: Context, name: str, request: RestoreRequest) -> Res
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or savepoint, or it is disposed.
+        ConflictError: the checkpoint has drained the pipeline.
     """
     opened = savepoint_operations.open_savepoints(context, history_cache.require_planned(context, name))
     pin = None if request.savepoint is None else opened.get(request.savepoint)
     timelines = opened.coordinator.timelines
     wanted = timelines.checkpoint(request.checkpoint or (0 if pin is None else pin.checkpoint))
+    refuse_drained(name, wanted)
     live = branch(timelines, timelines.live(), timelines.live())
     kept, known = _ancestors(context, name, wanted.id), _ancestors(context, name, _last(live))
     starts = wanted.plan.ranges.ends

@@ -39,7 +39,7 @@ from tidemark.model.checkpoint.redrive import RedriveRecord
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.clocks import PlannedClock
-from tidemark.model.core.offsets import TopicPartition
+from tidemark.model.core.offsets import BarrierOffsets, OffsetRanges, TopicPartition
 from tidemark.ports import Clock, ForeignTables, Log, PlanRequest, PutOutcome, SourceLog, StepListener, WriteIds
 from tidemark.sql.resolve import names_of, stored_texts
 
@@ -152,7 +152,8 @@ class Planner:
         """
         parent = Parent.of(head)
         self._refuse_stillborn(head)
-        reading = self._stopped(pipeline) or self._reading(pipeline, request, head, parent, free)
+        refused = self._stopped(pipeline) or self._drained(pipeline, request, head)
+        reading = refused or self._reading(pipeline, request, head, parent, free)
         if not isinstance(reading, _Reading):
             return reading
         draft = self._draft(pipeline, request, parent, free.slot, reading)
@@ -176,7 +177,7 @@ class Planner:
     ) -> _Reading | Covered | Refused:
         if request.replay_to is None:
             repeated = self._repeat_cuts(pipeline, request, parent) if parent.repeats_to else None
-            early = None if repeated else self._too_early(pipeline, request, head)
+            early = None if repeated or request.drains else self._too_early(pipeline, request, head)
             return repeated or early or self._read_new(pipeline, request, head, parent, free)
         timelines = Timelines(self.objects)
         left = remaining(timelines, ReplayProgress.of(head), request.replay_to)
@@ -214,8 +215,9 @@ class Planner:
     ) -> _Reading:
         interval, now_ms = _interval(request), self.clock.now_ms()
         logical_ms = interval.end_ms if interval else now_ms
-        limit = self._limit(pipeline, request, head, free)
+        limit = None if request.drains else self._limit(pipeline, request, head, free)
         ranges = plan_ranges(pipeline, request, parent, self.log, now_ms=now_ms, limit=limit)
+        ranges = _without_records(ranges) if request.drains else ranges
         if not request.accept_time:
             refuse_leap(pipeline.name, logical_ms, head, ranges.read, self.log)
         return _Reading(
@@ -260,6 +262,8 @@ class Planner:
     ) -> CheckpointPlan:
         planner = RedrivePlanner(objects=self.objects, pipeline=pipeline, find=self.find_letters)
         draft, recorded = replace(draft, requests_seen=parent.requests_seen), reading.repeats
+        if draft.drains:
+            return draft
         if recorded is not None:
             return planner.repeat(draft, recorded.plans) if any(p.redrives for p in recorded.plans) else draft
         # Most plans find no new request, and that is all they do about it.
@@ -328,6 +332,7 @@ class Planner:
             clocks=self._clocks(pipeline, parent, reading),
             caps_event_time=reading.repeats is None or reading.repeats.first.caps_event_time,
             repeats_to=reading.repeats_to,
+            drains=request.drains if reading.repeats is None else reading.repeats.last.drains,
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:
@@ -405,6 +410,20 @@ class Planner:
             next=f"tidemark resume {pipeline.name}, then run the command again.",
         )
 
+    def _drained(self, pipeline: Pipeline, request: PlanRequest, head: Head) -> Refused | None:
+        """Refuses a plan behind a checkpoint that drains; a repetition has nothing to repeat behind it."""
+        plan = head.entry.plan if isinstance(head.entry, Checkpoint) else None
+        if plan is None or not plan.drains or request.replay_to is not None:
+            return None
+        is_live = head.timeline == Timelines(self.objects).live()
+        finish = f"tidemark stop {pipeline.name} --savepoint NAME --drain    (finishes a stop that died)"
+        back = f"tidemark resume {pipeline.name} --force    (goes back to chk-{plan.parent}, sinks included)"
+        return Refused(
+            reason=FailureReason.STOPPED,
+            message=f"the pipeline is drained: {plan.name} has closed all windows, so every record would be late",
+            next=f"{back}, or {finish}." if is_live else f"tidemark timeline list {pipeline.name}",
+        )
+
     def _limit(self, pipeline: Pipeline, request: PlanRequest, head: Head, free: NothingOpen) -> ReadLimit | None:
         """How much the next plan may read: half of it for each plan that was too much, until the backlog is read."""
         records = pipeline.max_records if request.max_records is None else request.max_records
@@ -447,6 +466,17 @@ class Planner:
             next="run the command again later, or lower min_pause.",
             wait_ms=wait,
         )
+
+
+def _without_records(found: PlannedRanges) -> PlannedRanges:
+    """The ranges of a plan that reads nothing: all records stay in the log."""
+    starts = {tp: r.start for tp, r in found.ranges.items()}
+    left = {tp: r.end - r.start + found.pending.get(tp, 0) for tp, r in found.ranges.items()}
+    return replace(
+        found,
+        ranges=OffsetRanges.between(starts, BarrierOffsets(starts)),
+        pending={tp: count for tp, count in left.items() if count},
+    )
 
 
 def _interval(request: PlanRequest) -> Interval | None:

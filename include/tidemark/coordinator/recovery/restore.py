@@ -107,6 +107,7 @@ class Recovery:
         Raises:
             UsageError, IncompatibleStateError, CorruptObjectError: see `genesis`.
             BrokerError: sinks go back, and Kafka did not return its topics.
+            ConflictError: sinks would stay that a drain has given the rows of all windows.
         """
         c, head = self.coordinator, self.coordinator.head()
         live, made, sent = Parent.of(head), self.genesis(restore_point), SentRecords(c.timelines).of(head.timeline)
@@ -117,6 +118,7 @@ class Recovery:
             sinks_of, revision = _sinks_of(head.entry)
             found = replace(found, sinks_of=sinks_of, sinks_revision=revision)
         if found.keeps_sinks and _has_clocks(found, live):
+            _refuse_drained_sinks(head.entry)
             found = replace(found, repeats_to=self._repeats_to(restore_point.checkpoint, found, head))
         wanted = request or restore_point.request(head.timeline)
         return replace(found, why="restore", request=wanted, closes=head.timeline)
@@ -294,6 +296,15 @@ def _sinks_of(live: SlotEntry | None) -> tuple[int, int]:
     if not isinstance(live, Genesis):
         return 0, 0
     return (live.sinks_of, live.sinks_revision) if live.sinks_of else (live.parent, live.parent_revision + 1)
+
+
+def _refuse_drained_sinks(live: SlotEntry | None) -> None:
+    if isinstance(live, Checkpoint) and live.plan.drains:
+        raise ConflictError(
+            f"sinks cannot stay: {live.plan.name} has closed all windows, and they have the rows",
+            safe="nothing was written.",
+            next="repeat it with --restore-sinks.",
+        )
 
 
 def _newest_cuts(live: SlotEntry | None) -> int:

@@ -62,11 +62,13 @@ class RestoreRequest:
         Raises:
             NotFoundError: there is no such checkpoint or savepoint, or no checkpoint is that old.
             ReleasedError: retention has released it.
-            ConflictError: the savepoint is drained, or another timeline claimed it.
+            ConflictError: the savepoint or the checkpoint is drained, or another timeline claimed the savepoint.
             UsageError: a claim without a savepoint.
         """
+        found = self._checkpoint(coordinator)
+        refuse_drained(coordinator.name, found)
         return RestorePoint(
-            checkpoint=self._checkpoint(coordinator),
+            checkpoint=found,
             savepoint=self.savepoint or "",
             claim=self.claim,
             restore_sinks=self.restore_sinks,
@@ -113,3 +115,18 @@ class RestoreRequest:
         if not isinstance(genesis, Genesis):
             return False
         return genesis.request == self.request or genesis.closes == c.timelines.live()
+
+
+def refuse_drained(pipeline: str, found: Checkpoint) -> None:
+    """Refuses a checkpoint that has drained its pipeline.
+
+    Raises:
+        ConflictError: behind it every record would be late; the message names the checkpoint before it.
+    """
+    if found.plan.drains:
+        parent = f"chk-{found.plan.parent}"
+        raise ConflictError(
+            f"{found.plan.name} has drained {pipeline}: all windows are closed, so every later record would be late",
+            safe="nothing was written; it stays readable.",
+            next=f"begin at {parent}, the one before it; on the live timeline: tidemark resume {pipeline} --force",
+        )

@@ -15,6 +15,7 @@ from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.coordinator.retention.damage import UNHARMED, DamagedManifests
 from tidemark.coordinator.retention.open_jobs import OpenJobs
 from tidemark.coordinator.retention.stored_rule import Lines
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.sink_traits import traits_of
 from tidemark.model.checkpoint.store_objects import Genesis
@@ -83,6 +84,13 @@ def pins_of_timelines(lines: Lines, plans: Mapping[str, CheckpointPlan]) -> Iter
     for plan in plans.values():
         if plan.parent is not None:
             yield plan.parent, f"{plan.name}, which is in progress"
+
+
+def pins_of_drains(heads: Mapping[str, Checkpoint | Genesis]) -> Iterator[Pin]:
+    """The parents of heads that have drained their timelines: to continue is a restore to them."""
+    for name, head in heads.items():
+        if isinstance(head, Checkpoint) and head.plan.drains and head.plan.parent is not None:
+            yield head.plan.parent, f"timeline {name}, which {head.plan.name} has drained"
 
 
 def is_newborn(lines: Lines, timeline: str) -> bool:

@@ -21,6 +21,7 @@ from tidemark.coordinator.retention.pins import (
     is_newborn,
     names,
     pins_of_deliveries,
+    pins_of_drains,
     pins_of_jobs,
     pins_of_publications,
     pins_of_timelines,
@@ -145,6 +146,7 @@ def collect_roots(coordinator: CheckpointCoordinator, rule: Retention | None) ->
     pins = [
         *named.pins,
         *pins_of_timelines(lines, plans),
+        *pins_of_drains(heads),
         *pins_of_jobs(jobs),
         *pins_of_publications(coordinator.objects),
         *pins_of_deliveries(coordinator, lines, damage),

@@ -480,6 +480,7 @@ class PlanRequest:
         run: who runs, if a request that a bound cuts is continued by further checkpoints up to the same ends: a DAG run
             as `<dag_id>/<run_id>`, or a process of the command line. Empty = each plan goes to the log's end.
         continues: whether the caller has just completed a checkpoint: a bounded run makes no pause then.
+        drains: see `CheckpointPlan`.
     """
 
     origin: str
@@ -493,3 +494,4 @@ class PlanRequest:
     replay_to: int | None = None
     run: str = ""
     continues: bool = False
+    drains: bool = False

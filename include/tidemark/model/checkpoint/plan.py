@@ -121,6 +121,8 @@ class CheckpointPlan:
             the watermark (adr/0053); not in plans of release 0.1.
         repeats_to: id of the checkpoint up to which the timeline still has to repeat recorded ones after this plan,
             because its sinks have their closed windows (adr/0057); 0 = nothing is left to repeat.
+        drains: whether it reads nothing and moves all frontiers to the end of time, so that all windows close; no plan
+            is made behind it (adr/0061).
     """
 
     pipeline: str
@@ -167,6 +169,7 @@ class CheckpointPlan:
     clocks: Mapping[str, PlannedClock] = field(default_factory=dict, metadata=ADDED)
     caps_event_time: bool = field(default=False, metadata=ADDED)
     repeats_to: int = field(default=0, metadata=ADDED)
+    drains: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):
@@ -213,7 +216,7 @@ class CheckpointPlan:
         """Returns the clocks after its records; `read` has the greatest event time per partition with good ones."""
         owned = {name: self.sources.get(name, ()) for name in self.clocks}
         partitions = {name: [tp for tp in self.ranges if tp.topic in topics] for name, topics in owned.items()}
-        return clocks_after(self.clocks, partitions, self.logical_time_ms, read)
+        return clocks_after(self.clocks, partitions, self.logical_time_ms, read, drains=self.drains)
 
     def frontier_before(self, uid: str) -> int | None:
         """Returns the frontier of an operator with windows before its records; None = nothing is closed yet."""

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from tidemark.model.core.offsets import TopicPartition
 
+END_OF_TIME = 253_402_214_400_000
+"""9999-12-31T00:00:00Z, in milliseconds: the frontiers after a drain. All engines hold it, in every time zone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkRule:
@@ -190,6 +193,8 @@ def clocks_after(
     partitions: Mapping[str, Collection[TopicPartition]],
     logical_ms: int,
     read: Mapping[TopicPartition, int],
+    *,
+    drains: bool = False,
 ) -> dict[str, EventTimeClock]:
     """Returns all clocks after a checkpoint: those of the sources, then those of the operators behind them.
 
@@ -198,6 +203,7 @@ def clocks_after(
         partitions: by source those of its topics in the plan, parked ones too.
         logical_ms: logical time of the plan.
         read: greatest event time of the batch per partition that has a good record.
+        drains: whether the frontiers of all operators move to the end of time (adr/0061).
     """
     found: dict[str, EventTimeClock] = {}
 
@@ -206,6 +212,8 @@ def clocks_after(
             one = planned.get(name, PlannedClock())
             if one.frontier is None:
                 found[name] = one.after(partitions.get(name, ()), logical_ms, read)
+            elif drains:
+                found[name] = EventTimeClock(watermark_ms=END_OF_TIME, is_idle=False)
             else:
                 found[name] = one.moved_by({each: clock(each) for each in one.frontier.inputs})
         return found[name]

@@ -25,6 +25,7 @@ export function Details({ answer, pipeline, checkpoint, dag, onCheckpoint, actio
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
       h(Status, data), h("span", null, "on ", h(Name, null, data.timeline)),
         h("span", null, `planned ${when(data.trigger_timestamp)} UTC`),
+      data.drains && h(C.Badge, { colorPalette: "gray", variant: "subtle" }, "drain: closes all windows"),
       data.status === "COMPLETED" && h("span", null, `end to end ${duration(data.end_to_end_duration)}`),
       data.status === "COMPLETED" && h("span", null, `work ${duration(data.work_duration)}`),
       dag && h(RunLink, { dag, run: data.origin, label: "DAG run" })),
