@@ -429,7 +429,7 @@ class Pipeline:
             {
                 "inputs": {name: of_source(s) for name, s in self.inputs.items()},
                 "tables": {b.uid: b.source.path for b in self.broadcast if isinstance(b.source, DeltaTable)},
-                "schemas": [s.to_json() for s in self.schemas().values()],
+                "schemas": [s.declared.to_json() for s in self.schemas().values()],
                 "operators": [of_operator(o) for o in self.operators],
                 "max_dead_letters": repr(self.max_dead_letters),
                 "max_future_us": self.max_future // timedelta(microseconds=1),

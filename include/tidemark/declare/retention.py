@@ -19,6 +19,7 @@ from itertools import count, groupby
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+from tidemark.declare.time_zones import checked_zone
 from tidemark.errors import DeclarationError
 
 # The members of a retention rule: each decides, from newest to oldest, whether a checkpoint is kept.
@@ -211,7 +212,9 @@ class Retention:
         Raises:
             DeclarationError: `n` is not a whole number of at least 1, or the time zone does not exist.
         """
-        return cls(members=(KeepNewestOf(period="daily", n=_count("daily", n), timezone=_zone("daily", timezone)),))
+        return cls(
+            members=(KeepNewestOf(period="daily", n=_count("daily", n), timezone=checked_zone("daily", timezone).key),)
+        )
 
     @classmethod
     def monthly(cls, n: int, *, timezone: str = "UTC") -> "Retention":
@@ -221,7 +224,9 @@ class Retention:
             DeclarationError: `n` is not a whole number of at least 1, or the time zone does not exist.
         """
         return cls(
-            members=(KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=_zone("monthly", timezone)),)
+            members=(
+                KeepNewestOf(period="monthly", n=_count("monthly", n), timezone=checked_zone("monthly", timezone).key),
+            )
         )
 
     @classmethod
@@ -334,13 +339,3 @@ def _count(name: str, n: object) -> int:
             f"{name}({n!r})", next="give a whole number of at least 1; the newest checkpoint is always kept."
         )
     return n
-
-
-def _zone(name: str, timezone: object) -> str:
-    try:
-        return ZoneInfo(str(timezone)).key
-    except (KeyError, ValueError, OSError) as error:
-        raise DeclarationError(
-            f"{name}(timezone={timezone!r}): no such timezone",
-            next="use a name of the IANA time zone database, as in 'America/New_York'.",
-        ) from error

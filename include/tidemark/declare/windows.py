@@ -7,17 +7,19 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tidemark.declare.outputs import check_outputs
+from tidemark.declare.time_zones import checked_zone, utc_offsets
 from tidemark.declare.watermark import as_duration
 from tidemark.errors import DeclarationError
 from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
 from tidemark.model.core.types import FieldType, Precision
+from tidemark.model.schema.day_windows import DayWindows
 from tidemark.model.schema.event_windows import SessionWindows, SlidingWindows, StoredWindow, TumblingWindows
 
 if TYPE_CHECKING:
     from tidemark.declare.operators import Fold
     from tidemark.model.schema.operator_schema import OperatorSchema
 
-_MS = timedelta(milliseconds=1)
+_MS, _DAY = timedelta(milliseconds=1), timedelta(days=1)
 _MOST_WINDOWS = 10_000
 
 
@@ -28,24 +30,43 @@ class Tumbling:
     >>> from tidemark import Tumbling
     >>> Tumbling("1h").stored.size_ms
     3600000
+    >>> Tumbling("1d", timezone="Europe/Berlin").stored.shown
+    'windows of 1 day in Europe/Berlin'
 
     Attributes:
         size: the length, a timedelta or a text with one of the units ms, s, m, h, d. Windows begin at its multiples
             since 1970-01-01 UTC.
+        timezone: a name of the IANA time zone database; then `size` is a number of days, and windows begin with the
+            local date, so that a day may have 23 or 25 hours. The first plan freezes the UTC offsets of the zone from
+            2000 to 2050: a later release of the time zone data does not move windows, and before and after these years
+            the first and the last offset count.
 
     Raises:
-        DeclarationError: the size is no duration of at least a millisecond.
+        DeclarationError: the size is no duration of at least a millisecond, or in a time zone not one of whole days;
+            there is no such time zone, or this machine has no time zone data.
     """
 
     size: str | timedelta
+    timezone: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        as_duration("size", self.size, _MS)
+        size = as_duration("size", self.size, _MS)
+        if self.timezone is not None:
+            if size % _DAY:
+                raise DeclarationError(
+                    f"size={self.size!r}, timezone={self.timezone!r}: only whole days have a time zone",
+                    next='give "1d" or another number of days, or leave timezone= out.',
+                )
+            checked_zone("Tumbling", self.timezone)
 
     @property
     def stored(self) -> StoredWindow:
         """The windows as schemas store them."""
-        return TumblingWindows(size_ms=as_duration("size", self.size, _MS) // _MS)
+        size = as_duration("size", self.size, _MS)
+        if self.timezone is None:
+            return TumblingWindows(size_ms=size // _MS)
+        zone = checked_zone("Tumbling", self.timezone)
+        return DayWindows(days=size // _DAY, timezone=zone.key, offsets=utc_offsets(zone))
 
 
 @dataclass(frozen=True)

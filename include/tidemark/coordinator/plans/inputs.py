@@ -17,7 +17,15 @@ from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, G
 from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.model.state.evolution import Misfit, carried_lists, compare_schemas, evolve_schema, plain, shares_tables
+from tidemark.model.state.evolution import (
+    Misfit,
+    carried_lists,
+    compare_schemas,
+    evolve_schema,
+    plain,
+    shares_tables,
+    with_frozen_window,
+)
 
 
 # The parent of a plan: the newest completed checkpoint of a timeline, or the genesis that began it.
@@ -219,6 +227,8 @@ def carried_over(
         IncompatibleStateError: lists every uid and field that does not fit, with old, new and the remedy.
     """
     origins, misfits = _origins(parent, declared)
+    frozen = {uid: with_frozen_window(parent.schemas[origin], declared[uid]) for uid, origin in origins.items()}
+    declared = {**declared, **frozen}
     for uid, origin in origins.items():
         if parent.handles.get(origin):
             misfits += compare_schemas(parent.schemas[origin], declared[uid]).misfits

@@ -95,7 +95,12 @@ def _computations(schema: OperatorSchema, plan: CheckpointPlan) -> Iterator[str]
 
 def _windows(schema: OperatorSchema, window: StoredWindow, frontier: int | None) -> Iterator[str]:
     """Yields the bounds of the row that a record counts in, null if its windows are closed, and whether they are."""
-    bounds = window.span_sql("unix_millis(event_time)")
+    at = "unix_millis(event_time)"
+    if (time := window.time_sql(at)) != at:
+        # A later expression of the same SELECT refers to it, so Spark evaluates it once per record.
+        at = _computed(schema, "time")
+        yield f"{time} AS {at}"
+    bounds = window.span_sql(at)
     late = "false"
     if frontier is not None:
         late = f"coalesce({window.late_sql(bounds, as_argument(frontier, 'offset'))}, false)"

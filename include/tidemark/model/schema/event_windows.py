@@ -45,13 +45,22 @@ class StoredWindow(ABC):
     def shown(self) -> str:
         """The windows in words; other words are another key."""
 
+    @property
+    def declared(self) -> "StoredWindow":
+        """The windows without what the first plan freezes of them; a pipeline's fingerprint has only that."""
+        return self
+
     @abstractmethod
     def span(self, at: int) -> Span:
         """Returns the bounds of the stored row that a record at a time counts in."""
 
+    def time_sql(self, at: str) -> str:
+        """Returns what `span_sql` needs of a time, as an expression that is worth a column if it is not the time."""
+        return at
+
     @abstractmethod
     def span_sql(self, at: str) -> tuple[str, str]:
-        """Returns `span` as expressions of Spark over one."""
+        """Returns `span` as expressions of Spark over the value of `time_sql`."""
 
     def closes(self, span: Span) -> int:
         """Returns the frontier at which the last window of a stored row closes: then a record for it is late."""
@@ -117,6 +126,10 @@ class StoredWindow(ABC):
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> "StoredWindow":
         """The inverse of `to_json`."""
+        if body["kind"] == "days":
+            from tidemark.model.schema.day_windows import DayWindows
+
+            return DayWindows.of_json(body)
         given = {name: value for name, value in body.items() if name != "kind"}
         return next(of for of in (TumblingWindows, SlidingWindows, SessionWindows) if of.kind == body["kind"])(**given)
 

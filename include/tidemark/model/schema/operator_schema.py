@@ -287,6 +287,11 @@ class OperatorSchema:
         """sha256 over the JSON form without what no table depends on: equal fingerprints share tables."""
         return checksum(replace(self, older=(), patched=0, where=None, keeps_late=False).to_json())
 
+    @property
+    def declared(self) -> "OperatorSchema":
+        """The schema without what the first plan freezes of its windows."""
+        return self if self.window is None else replace(self, window=self.window.declared)
+
     def layout(self, table: str) -> Layout | None:
         """Returns how to read a table named by a segment; None if it has the columns of this schema."""
         folder = table.rpartition("/")[0]

@@ -74,6 +74,17 @@ def compare_schemas(old: OperatorSchema, new: OperatorSchema) -> Evolution:
     return Evolution(carried=carried, misfits=tuple(misfits))
 
 
+def with_frozen_window(old: OperatorSchema, new: OperatorSchema) -> OperatorSchema:
+    """Returns a declared schema with the windows as they are stored, if they are the same.
+
+    The UTC offsets of windows in a time zone may differ, because each machine has its own release of the time zone
+    data. Those of the first plan count for ever, so that no row changes its window.
+    """
+    if old.window is None or new.window is None or old.window == new.window or old.window.shown != new.window.shown:
+        return new
+    return replace(new, window=old.window)
+
+
 def evolve_schema(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
     """Returns the stored schema of the next checkpoint, as in its manifest.
 
