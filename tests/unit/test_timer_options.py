@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemark import Broadcast, ConsoleSink, DeltaSink, KafkaSource, Pipeline, Process, state
+from tidemark import Broadcast, DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError, ProcessFunctionError
 from tidemark.targets import DeltaMirror
 from tidemark.testing import Barrier, Harness
@@ -83,7 +83,6 @@ def pipeline(**options: Any) -> Pipeline:
         ({"on_error": "dead_letter"}, 'on_error="dead_letter" with on_timer'),
         ({"publish": [DeltaMirror("/tmp/mirror")]}, "publish= with on_timer"),
         ({"state": Named}, "a state field is called timers"),
-        ({"sink": ConsoleSink("closings")}, "ConsoleSink with on_timer"),
     ],
 )
 def test_what_does_not_go_with_timers_is_refused(options: dict[str, Any], what: str) -> None:

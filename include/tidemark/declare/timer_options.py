@@ -84,10 +84,3 @@ def _refuse(process: "Process") -> None:
         raise DeclarationError(
             f"{process.uid}: a state field is called {TIMERS}, the column of the timers", next="rename the field."
         )
-    wrong = [
-        type(o.sink).__name__ for o in process.outputs if o.sink is not None and not o.sink.traits.is_transactional
-    ]
-    if wrong:
-        raise DeclarationError(
-            f"{process.uid}: {wrong[0]} with on_timer", next="give a DeltaSink: no other is ready yet."
-        )
