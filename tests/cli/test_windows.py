@@ -64,6 +64,11 @@ FAILING = """
 HOURS = 'Tumbling("1h")'
 
 
+BEHIND = """
+        Fold("halves", key_by="shop", state=Sales, input="sold", window=Tumbling("12h")),
+"""
+
+
 class WindowedShops:
     """The command line over a warehouse."""
 
@@ -73,8 +78,9 @@ class WindowedShops:
         found = self.tidemark.context.pipeline("shops")
         self.disk = DiskPipeline(self.tidemark.warehouse, found, "sales", partitions=1)
 
-    def declare(self, window: str, *, failing: bool = False) -> None:
-        self.tidemark.declare(DECLARATION, file="shops.py", window=window, more=FAILING if failing else "")
+    def declare(self, window: str, *, failing: bool = False, behind: bool = False) -> None:
+        more = FAILING if failing else BEHIND if behind else ""
+        self.tidemark.declare(DECLARATION, file="shops.py", window=window, more=more)
 
     def sell(self, *sales: tuple[str, int, int]) -> None:
         """Sells at minutes: (shop, minute, cents)."""
@@ -252,16 +258,6 @@ def test_another_size_needs_another_uid_and_another_lateness_does_not(line: Wind
     line("run", "shops").failed(2, "window_end of tumbling windows of 3600000 ms")
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["erase", "shops", "sold", "--key", "a"], "an erasure is not supported"),
-    ],
-)
-def test_what_is_not_ready_is_refused(line: WindowedShops, words: list[str], what: str) -> None:
-    line(*words).failed(2, what)
-
-
 def test_a_drain_closes_all_windows_and_a_forced_resume_opens_them_again(line: WindowedShops, tmp_path: Path) -> None:
     line.sell(("a", 71, 5))
     stopped = line("stop", "shops", "--savepoint", "end", "--drain", "--json").ok()
@@ -296,3 +292,29 @@ def test_a_drain_closes_all_windows_and_a_forced_resume_opens_them_again(line: W
     line.run(("a", 125, 1))
     assert line.closed() == [("a", 60, 1, 70), ("a", 120, 3, 9), ("b", 60, 1, 20), ("b", 120, 1, 2)]
     line("verify", "shops").ok()
+
+
+def test_an_erasure_takes_all_windows_of_a_key_from_state_and_sink(line: WindowedShops) -> None:
+    planned = line("erase", "shops", "sold", "--key", "a", "--json").ok().json
+    assert (planned["key"], planned["sinks"]) == (["a"], {})
+    assert "late" in line("dead-letters", "list", "shops", "sold").ok().out
+    line("erase", "shops", "sold", "--key", "a", "--execute").ok()
+    assert "late" not in line("dead-letters", "list", "shops", "sold").ok().out, "it was of the key"
+    assert line.closed() == [("b", 60, 1, 20)]
+    rows = "SELECT shop, cents FROM sold ORDER BY 1"
+    assert line("state", "sql", "shops", rows, "--json").ok().json == [{"shop": "b", "cents": 2}]
+    line("verify", "shops").ok()
+    line("restore", "shops", "--checkpoint", "1", "--execute").ok()
+    line.run(("a", 75, 4), ("b", 130, 5))
+    assert line.closed() == [("a", 120, 1, 4), ("b", 60, 1, 20), ("b", 120, 1, 2)], "its old records stay blocked"
+
+
+def test_an_erasure_reaches_windows_behind_the_operator(line: WindowedShops) -> None:
+    line.declare(HOURS, behind=True)
+    line.disk.pipeline = line.tidemark.context.pipeline("shops")
+    line.run(("b", 72, 1))
+    line.run(("b", 140, 1))
+    told = line("erase", "shops", "sold", "--key", "a", "--execute", "--json").ok().json
+    assert [(part["uid"], part["key"]) for part in told["chained"]] == [("halves", ["a"])]
+    rows = "SELECT DISTINCT shop FROM halves"
+    assert line("state", "sql", "shops", rows, "--json").ok().json == [{"shop": "b"}]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.kafka_spark_pipeline import PARTITIONS, KafkaSparkPipeline
 from tests.support.kafka import Sent
-from tidemark import Fold, KafkaSource, Pipeline, state
+from tidemark import Fold, KafkaSource, Pipeline, Sliding, Tumbling, state
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.erasure import BlockedKey, ErasedKey
@@ -100,3 +100,33 @@ def _written_again(line: KafkaSparkPipeline, uid: str, values: tuple[object, ...
         after = pq.read_table(line.root / segment.path / again.path, partitioning=None)
         assert after.schema.equals(before.schema, check_metadata=False)
         assert (after.to_pylist(), again.rows) == (left, len(left))
+
+
+def test_the_records_of_a_key_are_blocked_in_all_its_windows(
+    line: KafkaSparkPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.pipeline = Pipeline(
+        name="prices",
+        source=KafkaSource(line.topic, Price, event_time="at"),
+        operators=[
+            Fold("hours", key_by="sku", state=Known, window=Tumbling("1h"), lateness="1d"),
+            Fold("sliding", key_by="sku", state=Known, window=Sliding("1h", every="30m"), lateness="1d"),
+        ],
+        max_future=timedelta(days=40_000),
+    )
+    sent = []
+    for n, sku in enumerate("aabbaa"):
+        at = AT + timedelta(hours=n % 3)
+        sent.append(Sent(f'{{"sku":"{sku}","shop":1,"at":"{at.isoformat()}"}}'.encode(), partition=0))
+        line.ends[0] += 1
+    line.topics.produce(line.topic, sent)
+    blocked = (
+        BlockedKey(uid="hours", key=("a",), ends={TopicPartition(line.topic, 0): 2}),
+        BlockedKey(uid="sliding", key=("a",), ends=None),
+    )
+    made = line.compute()
+    monkeypatch.setattr(line, "compute", lambda: replace(made, blocked=lambda plan: blocked))
+    hours, sliding = line.checkpoint().acks
+    assert (hours.applied, sliding.applied) == (4, 2)
+    assert sorted((r["sku"], r["n"]) for r in line.state("hours")) == [("a", 1), ("a", 1), ("b", 1), ("b", 1)]
+    assert {r["sku"] for r in line.state("sliding")} == {"b"}

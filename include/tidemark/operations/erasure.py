@@ -18,7 +18,7 @@ from tidemark.model.core.names import operator_of
 from tidemark.model.core.types import KEY_KINDS, column_type
 from tidemark.model.retention.erasure import keyed_by
 from tidemark.model.schema.key_groups import key_text, typed_key
-from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def _erasers(context: Context, name: str, request: ErasureRequest) -> list[Erase
     texts = _columns(_keyed(context, name, request)[0], request.key)
     for behind in () if chained is None else chained.same:
         try:
-            ordered = in_order(_schema(context, name, behind), texts)
+            ordered = in_order(keyed_by(_schema(context, name, behind), ()), texts)
         except NotFoundError:
             continue  # declared, but in no checkpoint yet: it holds nothing
         made.append(_eraser(context, name, replace(request, uid=behind, key=tuple(ordered), by=())))
@@ -161,16 +161,13 @@ def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[Operat
         UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
     """
     schema = _schema(context, name, request.uid)
-    if schema.timers is None:  # those of a key are rows of its state
-        remedy = "let its windows close, and give its sink a keep_for: its rows then expire."
-        refuse_windows(schema, "an erasure", remedy)
     if schema.keeps_state:
         if request.by:
             raise UsageError(
-                f"{request.uid} has keys: {', '.join(k.name for k in schema.keys)}",
+                f"{request.uid} has keys: {', '.join(k.name for k in schema.own_keys)}",
                 next="leave --by out: it names columns of the rows of a FlatMap.",
             )
-        return schema, ()
+        return keyed_by(schema, ()), ()
     found = _row_columns(context, name, request.uid)
     if not request.by or not set(request.by) <= found.keys():
         what = f"has no rows with the columns {', '.join(request.by)}" if request.by else "is a FlatMap: it has no keys"

@@ -69,4 +69,4 @@ def _fed(pipeline: Pipeline, uid: str) -> Iterator[str]:
 
 def _columns(schema: OperatorSchema) -> dict[str, str]:
     # Decimals of different scales are different texts.
-    return {key.name: key.type.sql if key.type.kind == "decimal" else key.type.kind for key in schema.keys}
+    return {key.name: key.type.sql if key.type.kind == "decimal" else key.type.kind for key in schema.own_keys}

@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.engine.read.frames import key_sql
-from tidemark.model.retention.erasure import BlockedKey
+from tidemark.model.retention.erasure import BlockedKey, keyed_by
 from tidemark.model.schema.key_groups import key_text
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -20,7 +20,7 @@ def blocked_column(schema: OperatorSchema, blocked: Sequence[BlockedKey]) -> Col
 
 
 def _of(schema: OperatorSchema, blocked: BlockedKey) -> Column:
-    columns = zip(key_sql(schema), blocked.key, strict=True)
+    columns = zip(key_sql(keyed_by(schema, ())), blocked.key, strict=True)
     same = reduce(Column.__and__, (F.expr(sql).eqNullSafe(_literal(value)) for sql, value in columns))
     if blocked.ends is None:
         return same

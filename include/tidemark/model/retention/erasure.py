@@ -53,7 +53,13 @@ class ErasureRecord:
 
 
 def keyed_by(schema: OperatorSchema, columns: Sequence[tuple[str, str]]) -> OperatorSchema:
-    """Returns the schema of an operator without keys as if it had some: columns of its rows, with their SQL types."""
+    """Returns the schema of an operator with the columns that hold a key as its key columns.
+
+    They are its own ones without those of a window; of an operator without keys, columns of its rows, with their SQL
+    types.
+    """
+    if schema.window is not None:
+        return replace(schema, keys=schema.own_keys, window=None)
     keys = tuple(KeyColumn(name, name, column_type(sql).with_null(False)) for name, sql in columns)
     return replace(schema, keys=keys) if keys else schema
 

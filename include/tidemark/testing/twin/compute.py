@@ -402,8 +402,8 @@ class MemoryBatch:
 
     def _drops(self, uid: str, key: Key, of: Decoded | Deleted) -> bool:
         """Returns whether a record has an erased key."""
-        mine = (b for b in self._blocked if b.uid == uid and not b.columns)
-        return any(b.blocks(key, of.topic, of.partition, of.offset) for b in mine)
+        own, mine = key[: len(self._plan.schemas[uid].own_keys)], (b for b in self._blocked if b.uid == uid)
+        return any(not b.columns and b.blocks(own, of.topic, of.partition, of.offset) for b in mine)
 
     def _sort(self, uid: str, records: Iterable[Decoded]) -> None:
         """Separates the records that an operator applies from those that it filters or that have no key; counts all."""
