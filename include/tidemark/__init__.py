@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidemark import formats, state, targets, testing
     from tidemark.api import Warehouse, open
     from tidemark.declare.flat_map import FlatMap
+    from tidemark.declare.interval_join import IntervalJoin
     from tidemark.declare.operators import Fold, Process
     from tidemark.declare.pipeline import Pipeline
     from tidemark.declare.retention import Retention
@@ -27,6 +28,7 @@ __all__ = [
     "DeltaTable",
     "FlatMap",
     "Fold",
+    "IntervalJoin",
     "KafkaSink",
     "KafkaSource",
     "Pipeline",
@@ -55,6 +57,7 @@ _HOMES = {
     "DeltaTable": "tidemark.declare.sources",
     "FlatMap": "tidemark.declare.flat_map",
     "Fold": "tidemark.declare.operators",
+    "IntervalJoin": "tidemark.declare.interval_join",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.declare.sources",
     "Pipeline": "tidemark.declare.pipeline",

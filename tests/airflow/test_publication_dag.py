@@ -13,6 +13,7 @@ from tests.airflow.test_dag_runs import states
 from tests.publications.published_ward import read_counts
 from tests.support.airflow import AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskContext, AirflowDiskPipeline
+from tidemark.declare.operators import Fold
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import checkpoints
@@ -32,6 +33,7 @@ def lake(tmp_path: Path) -> Path:
 def disk(world: AirflowPipeline, lake: Path, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
     """A checkpoint of two buses, which are published to `lake`."""
     made, (buses,) = AirflowDiskPipeline(), trips.operators
+    assert isinstance(buses, Fold)
     published = replace(trips, operators=[replace(buses, publish=[DeltaMirror(str(lake))])])
 
     def pipeline(self: AirflowDiskContext, name: str) -> Pipeline:

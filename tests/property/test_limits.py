@@ -19,9 +19,8 @@ from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.testing import BARRIER, replay
-from tidemark.testing.twin.compute import refuse_overflow
 from tidemark.testing.twin.fold import fold
-from tidemark.testing.twin.merge import compact_rows, resolve_rows
+from tidemark.testing.twin.merge import compact_rows, refuse_overflow, resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))

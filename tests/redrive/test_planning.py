@@ -92,7 +92,9 @@ def test_a_redriven_letter_passes_the_condition_of_today_and_may_be_filtered() -
     till.send(1, 2, 4)
     letters = till.letters(till.checkpoint())
     lenient = RELEASES["lenient"]
-    operators = [replace(o, where="amount > 1") if o.uid == "sums" else o for o in lenient.operators]
+    sums = lenient.operator("sums")
+    assert isinstance(sums, Fold)
+    operators = [replace(sums, where="amount > 1") if o is sums else o for o in lenient.operators]
     till.pipeline = replace(lenient, operators=operators)
     till.ask("sums", letters)
     till.send(8, 0, kind=True)

@@ -17,6 +17,7 @@ PAGES = (
     "evolve-state",
     "expire-state",
     "filter-and-reshape",
+    "join-two-topics",
     "windows",
     "late-data",
     "keep-state-with-process",

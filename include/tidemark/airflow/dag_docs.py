@@ -4,6 +4,7 @@ import re
 
 from tidemark.airflow.assets import topic_names
 from tidemark.declare.flat_map import FlatMap
+from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.retention import Retention
@@ -66,15 +67,19 @@ def _event_times(pipeline: Pipeline) -> str:
 
 
 def _row(pipeline: Pipeline, operator: Operator, schema: OperatorSchema) -> str:
-    name = pipeline.input_of(operator)
-    is_only_source = name in pipeline.sources and len(pipeline.sources) == 1
-    reads = ", ".join(map(_code, topic_names(pipeline.sources[name]) if is_only_source else [name]))
+    names = pipeline.inputs_of(operator)
+    is_only_source = names[0] in pipeline.sources and len(pipeline.sources) == 1
+    reads = ", ".join(map(_code, topic_names(pipeline.sources[names[0]]) if is_only_source else names))
     for join in schema.joins:
         reads += f" with `{join.uid}` by {', '.join(map(_code, join.on))}"
     if schema.where is not None:
         reads += f" where {_code(schema.where.text)}"
     if isinstance(operator, FlatMap):
         return f"| `{operator.uid}` | {reads} | none | none: it emits rows of each record |"
+    if isinstance(operator, IntervalJoin):
+        keys = ", ".join(f"`{key.name}`" for key in schema.own_keys)
+        kept = "" if schema.window is None else f"rows that may find partners: {schema.window.shown}"
+        return f"| `{operator.uid}` | {reads} | {keys} | {kept} |"
     fields = ", ".join(
         f"`{d.name}` ({d.kind}{f' of {d.source}' if d.source else ''})" for d in operator.state.descriptors
     )

@@ -12,10 +12,15 @@ def current_uid(pipeline: Pipeline, uid: str) -> str | None:
 
 
 def upstream_of(pipeline: Pipeline, uid: str) -> str | None:
-    """Returns the output whose records an operator gets; None if it reads an input itself."""
+    """Returns the output whose records an operator gets, of a join the first; None if it reads inputs only."""
+    return next(iter(upstreams_of(pipeline, uid)), None)
+
+
+def upstreams_of(pipeline: Pipeline, uid: str) -> list[str]:
+    """Returns the outputs whose records an operator gets."""
     operator = next((o for o in pipeline.operators if o.uid == uid), None)
-    name = None if operator is None else pipeline.input_of(operator)
-    return None if name in pipeline.inputs else name
+    names = () if operator is None else pipeline.inputs_of(operator)
+    return [name for name in names if name not in pipeline.inputs]
 
 
 def input_name(pipeline: Pipeline, uid: str) -> str:
@@ -28,6 +33,12 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
     if uid not in pipeline.uids:
         raise NotFoundError(
             f"no operator {uid!r} in pipeline {pipeline.name}", next=f"name one of: {', '.join(pipeline.uids)}."
+        )
+    if pipeline.schemas()[uid].interval_join is not None:
+        raise UsageError(
+            f"{uid} is an interval join: a redrive of its dead letters is not supported yet",
+            safe="nothing was written; the letters are kept.",
+            next="repeat the checkpoints with the corrected code by a backfill.",
         )
     found = next((name for name in pipeline.inputs if uid in pipeline.readers(name)), upstream_of(pipeline, uid))
     if found is None:
@@ -76,7 +87,8 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
         return [f"{why} of {reader}, which reads it" for reader, reasons in behind for why in reasons]
     found = ["it is a Process"] if schema.kind == "process" else []
     found += ["deletes=True"] if schema.deletes else []
-    found += ["its windows close"] if schema.window is not None else []
+    found += ["its windows close"] if schema.window is not None and schema.interval_join is None else []
+    found += ["it is an interval join"] if schema.interval_join is not None else []
     found += ["its timers fire"] if schema.timers is not None else []
     for field in schema.fields:
         if field.state_kind.depends_on_arrival:
@@ -87,11 +99,13 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
 
 
 def _clocked_before(pipeline: Pipeline, uid: str) -> str | None:
-    """Returns what reaches an operator besides records of Kafka: closed windows or timers; None if nothing does."""
+    """Returns the windows, the timers or the join whose rows reach an operator; None if only records of Kafka do."""
     name = upstream_of(pipeline, uid)
     while name is not None:
         above = operator_of(name, pipeline.schemas())
         schema = pipeline.schemas()[above]
+        if schema.interval_join is not None:
+            return f"the interval join {above}"
         if schema.window is not None:
             return f"the closed windows of {above}"
         if schema.timers is not None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.declare.flat_map import FlatMap
+from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
 from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
@@ -447,7 +448,7 @@ class Process:
         return declared_outputs(self.uid, self.emits, self.sink, self.sinks)
 
 
-Operator = Fold | Process | FlatMap
+Operator = Fold | Process | FlatMap | IntervalJoin
 
 
 def _check(operator: Fold | Process) -> None:

@@ -10,6 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from tidemark.declare.flat_map import FlatMap
+from tidemark.declare.interval_join import IntervalJoin, bind_join
 from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.outputs import EmittedOutput
 from tidemark.declare.publications import Publication
@@ -26,19 +27,9 @@ from tidemark.model.schema.lookup_joins import joined_record
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 __all__ = [
-    "Broadcast",
-    "DeltaTable",
-    "Expectations",
-    "FlatMap",
-    "Fold",
-    "Gate",
-    "KafkaSource",
-    "Operator",
-    "Pipeline",
-    "Process",
-    "Start",
-    "TopicPattern",
-]
+    "Broadcast", "DeltaTable", "Expectations", "FlatMap", "Fold", "Gate", "KafkaSource", "Operator", "Pipeline",
+    "Process", "Start", "TopicPattern",
+]  # fmt: skip
 
 # The fingerprint of a pipeline: the parts of each declaration that decide results.
 BESIDE = "@"
@@ -64,6 +55,8 @@ def of_operator(operator: Operator) -> dict[str, Any]:
             "emits": _emitted_to_json(operator),
             "on_error": operator.on_error,
         }
+    if isinstance(operator, IntervalJoin):
+        found |= {"select": dict(operator.select), "emits": _emitted_to_json(operator)}
     if isinstance(operator, Process):
         found |= {
             "function": code_text(operator.function),
@@ -282,8 +275,8 @@ class Pipeline:
         return {name: s.watermark.rule for name, s in self.sources.items() if s.watermark is not None}
 
     @property
-    def clocked(self) -> tuple[Fold | Process, ...]:
-        """The operators with a frontier: folds with windows, and processes with timers."""
+    def clocked(self) -> tuple[Fold | Process | IntervalJoin, ...]:
+        """The operators with a frontier: folds with windows, processes with timers, and interval joins."""
         return tuple(o for o in self.operators if not isinstance(o, FlatMap) and o.clock_of_frontier is not None)
 
     @property
@@ -318,14 +311,14 @@ class Pipeline:
 
     @property
     def recorded_inputs(self) -> dict[str, str]:
-        """The input of every operator by uid: plans record it with FlatMaps, windows, timers or several outputs."""
-        is_recorded = any(isinstance(o, FlatMap) or len(o.outputs) > 1 or o in self.clocked for o in self.operators)
-        return {o.uid: self.input_of(o) for o in self.operators} if is_recorded else {}
+        """The input of every operator with one: plans record it with FlatMaps, windows, timers or several outputs."""
+        emitting = any(isinstance(o, FlatMap) or len(o.outputs) > 1 for o in self.operators) or self.clocked
+        return {o.uid: self.input_of(o) for o in self.operators if emitting and not isinstance(o, IntervalJoin)}
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Returns the uids of broadcast states, then of operators, that read an input or what an operator emits."""
         own = [b.uid for b in self.broadcast if b.uid == name and isinstance(b.source, KafkaSource)]
-        return (*own, *(o.uid for o in self.operators if self.input_of(o) == name))
+        return (*own, *(o.uid for o in self.operators if name in self.inputs_of(o)))
 
     def schemas(self) -> dict[str, OperatorSchema]:
         """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
@@ -333,6 +326,8 @@ class Pipeline:
         return found | {o.uid: self._schema_of(o) for o in self.operators}
 
     def _schema_of(self, operator: Operator) -> OperatorSchema:
+        if isinstance(operator, IntervalJoin):
+            return bind_join(operator, self.sources, [self.input_record(n, operator.uid) for n in operator.inputs])
         bound, name = operator.bind(self.record_of(operator)), self.input_of(operator)
         return bind_changes(bound, self.sources[name]) if name in self.sources else bound
 
@@ -341,7 +336,7 @@ class Pipeline:
         found = {o.uid: o.lists for o in self.operators if isinstance(o, Process)}
         return {uid: lists for uid, lists in found.items() if lists}
 
-    def record_of(self, operator: Operator) -> FieldType:
+    def record_of(self, operator: Fold | Process | FlatMap) -> FieldType:
         """Returns the struct of the records that an operator gets, including the joins of a fold.
 
         Raises:
@@ -381,8 +376,12 @@ class Pipeline:
             )
         return next(iter(self.sources)) if operator.input is None else operator.input
 
+    def inputs_of(self, operator: Operator) -> tuple[str, ...]:
+        """Returns the names of all sources and outputs whose records an operator gets."""
+        return operator.inputs if isinstance(operator, IntervalJoin) else (self.input_of(operator),)
+
     def in_order(self) -> tuple[Operator, ...]:
-        """The operators, each after the one whose emitted records it gets.
+        """The operators, each after those whose emitted records it gets.
 
         Raises:
             DeclarationError: operators feed each other in a cycle.
@@ -390,7 +389,7 @@ class Pipeline:
         waiting, done = list(self.operators), list[Operator]()
         while waiting:
             open_ = {output.uid for w in waiting for output in w.outputs}
-            ready = [o for o in waiting if o.input not in open_]
+            ready = [o for o in waiting if not open_.intersection(self.inputs_of(o))]
             if not ready:
                 raise DeclarationError(
                     f"{self.name}: operators feed each other in a cycle: {', '.join(o.uid for o in waiting)}",

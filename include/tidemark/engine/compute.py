@@ -11,11 +11,13 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.arrival import upstream_of
 from tidemark.declare.flat_map import FlatMap
+from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
+from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch, records_of_sides, refused_of_sides
 from tidemark.engine.process.due_timers import DueKeys, find_due
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
@@ -157,10 +159,10 @@ class SparkBatch:
         compute = self._compute
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
         if operator is not None and uid not in self.counts:
-            self.counts[uid] = self._counted(uid, compute.pipeline.input_of(operator))
+            self.counts[uid] = self._counted(uid, compute.pipeline.inputs_of(operator))
         if uid in self._letters_again:
             self._redrive(uid)
-        if isinstance(operator, Fold) and operator.window is not None:
+        if isinstance(operator, Fold | IntervalJoin) and operator.window is not None:
             self._processed[uid] = self._close(operator)
             self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
         if isinstance(operator, Process | FlatMap) and (self.counts[uid].applied or self._find_due(uid)):
@@ -205,20 +207,25 @@ class SparkBatch:
             self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now)
         return self._due[uid].count > 0
 
-    def _close(self, fold: Fold) -> ClosedWindows:
+    def _close(self, operator: Fold | IntervalJoin) -> ClosedWindows:
+        uid, applied = operator.uid, self.counts[operator.uid].applied
+        is_updated, warehouse = isinstance(operator, Fold) and operator.emit == "update", self._compute.warehouse
+        records = (self._numbered if is_updated else self._records)(uid) if applied else None
+        if isinstance(operator, IntervalJoin):
+            batch = JoiningBatch(warehouse=warehouse, plan=self._plan, join=operator, now=self._now, applied=applied)
+            return join_batch(batch, records)
         task = ClosingTask(
-            warehouse=self._compute.warehouse,
+            warehouse=warehouse,
             plan=self._plan,
-            uid=fold.uid,
-            row=fold.outputs[0].emitted,
+            uid=uid,
+            row=operator.outputs[0].emitted,
             now=self._now,
-            is_fed=self._is_fed(fold.uid),
-            applied=self.counts[fold.uid].applied,
-            updates=fold.emit == "update",
-            late=self._late_records(fold.uid),
+            is_fed=self._is_fed(uid),
+            applied=applied,
+            updates=is_updated,
+            late=self._late_records(uid),
         )
-        records = self._numbered if task.updates else self._records
-        return close_windows(task, records(fold.uid) if task.applied else None)
+        return close_windows(task, records)
 
     def _late_records(self, uid: str) -> tuple[DataFrame, int] | None:
         """The late records of a fold, if they are rows of an output."""
@@ -254,7 +261,8 @@ class SparkBatch:
         """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
         letters = self._letters(uid)
         with translate_spark_errors():
-            letters = letters if self._fed_with(uid) is None else encode_emitted(letters)
+            is_encoded = self._fed_with(uid) is None or self._plan.schemas[uid].interval_join is not None
+            letters = letters if is_encoded else encode_emitted(letters)
             order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
             done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]), order)
         if not self._intake.is_kept:
@@ -360,9 +368,8 @@ class SparkBatch:
         refused = redrive.coverage_at({letter_place(row.asDict()) for row in found})
         self.counts[uid] = replace(self.counts[uid], refused_records=refused)
 
-    def _counted(self, uid: str, name: str) -> UidCounts:
-        read = self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
-        if not read:
+    def _counted(self, uid: str, names: Sequence[str]) -> UidCounts:
+        if not any(map(self._got_from, names)):
             return UidCounts(applied=0, dead_lettered=0)
         with translate_spark_errors():
             schema = self._plan.schemas[uid]
@@ -372,6 +379,10 @@ class SparkBatch:
             (row,) = self._records(uid).agg(*counts).collect()
         refused = row["read"] - row["applied"] - row["filtered"]
         return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused, late=row["late"])
+
+    def _got_from(self, name: str) -> int:
+        """Returns how many records a source or an output brings."""
+        return self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
 
     def _emitted_by(self, output: str) -> int:
         return sum(done.emitted.get(output, 0) for done in self._processed.values())
@@ -414,16 +425,21 @@ class SparkBatch:
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
-        pipeline = self._compute.pipeline
-        emitted = [done.records(name) for name, done in self._outputs().items() if uid in pipeline.readers(name)]
-        read = [frame for name, frame in self._intake.inputs.items() if uid in pipeline.readers(name)]
         schema = self._plan.schemas[uid]
-        found = [self._joined(uid, frame) for frame in (emitted + read)[:1]]
+        if schema.interval_join is not None:
+            return records_of_sides(self._compute.pipeline, self._plan, uid, self._frames())
+        frames = [frame for name, frame in self._frames().items() if uid in self._compute.pipeline.readers(name)]
+        found = [self._joined(uid, frame) for frame in frames[:1]]
         dropped = blocked_column(schema, self._blocked)
         kept = found if dropped is None else [frame.where(~dropped) for frame in found]
         if uid in self._redriven:
             kept.append(self._letters_again[uid].kept(self._joined(uid, self._redriven[uid])))
         return reduce(DataFrame.unionByName, kept)
+
+    def _frames(self) -> dict[str, DataFrame]:
+        """Returns the records of every output and input that has some, by its name."""
+        emitted = {name: done.records(name) for name, done in self._outputs().items() if done.emitted[name]}
+        return emitted | dict(self._intake.inputs)
 
     def _joined(self, uid: str, records: DataFrame) -> DataFrame:
         """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""
@@ -433,8 +449,11 @@ class SparkBatch:
 
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
+        schema = self._plan.schemas[uid]
+        if schema.interval_join is not None:
+            return refused_of_sides(self._compute.pipeline, self._plan, uid, self._frames())
         emitted = self._fed_with(uid)
-        letters = dead_letters(self._records(uid), self._plan.schemas[uid], emitted)
+        letters = dead_letters(self._records(uid), schema, emitted)
         if uid in self._failing:
             letters = letters.unionByName(self._failing[uid].letters(self._numbered(uid), emitted))
         return letters

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.declare.flat_map import FlatMap
+from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
@@ -72,6 +73,10 @@ class Replayed:
         operator = pipeline.operator(uid)
         if isinstance(operator, FlatMap):
             raise UsageError(f"{uid} keeps no state: it is a FlatMap", next="ask for the rows of its sink, or a fold.")
+        if isinstance(operator, IntervalJoin):
+            raise UsageError(
+                f"{uid} is an IntervalJoin", next="ask for `rows`, which wait for partners, or for those of its sink."
+            )
         made = operator.state
         names = [d.name for d in made.descriptors]
         return {key if len(key) > 1 else key[0]: made(**{n: row[n] for n in names}) for key, row in rows.items()}

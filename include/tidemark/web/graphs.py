@@ -132,13 +132,13 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
         name = f"operator {uid}"
         facts: dict[str, Plain] = {"kind": schema.kind, "key": ", ".join(map(_key_text, schema.own_keys)) or "none"}
         if schema.window is not None:
-            facts["windows"] = schema.window.shown
+            facts["windows" if schema.interval_join is None else "join"] = schema.window.shown
         if schema.timers is not None:
             facts["timers"] = "none yet" if ack is None else f"{ack.fired} fired"
         if schema.where is not None:
             facts["where"] = schema.where.text
-        if uid in plan.inputs:
-            facts["input"] = plan.inputs[uid]
+        if names := _inputs_of(plan, uid):
+            facts["input"] = ", ".join(names)
         facts |= {f"joins {join.uid} by": ", ".join(join.on) for join in schema.joins}
         if ack is not None:
             facts |= {
@@ -161,13 +161,20 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
         _tables(graph, plan, uid, ack, found)
 
 
+def _inputs_of(plan: CheckpointPlan, uid: str) -> tuple[str, ...]:
+    """The sources and outputs that an operator reads; empty if the plan does not say."""
+    join = plan.schemas[uid].interval_join
+    return join.inputs if join is not None else tuple(filter(None, [plan.inputs.get(uid)]))
+
+
 def _read_by(graph: _Graph, plan: CheckpointPlan, uid: str) -> Iterator[str]:
     """Nodes of the operator or of the topics that an operator reads; see `topics_of`."""
-    name = plan.inputs.get(uid)
-    if name is not None and name not in plan.sources:
-        yield f"operator {operator_of(name, plan.schemas)}"
-        return
-    topics = topics_of(plan, uid)
+    names = _inputs_of(plan, uid)
+    for name in names:
+        if name not in plan.sources:
+            yield f"operator {operator_of(name, plan.schemas)}"
+    read = {topic for name in names if name in plan.sources for topic in plan.sources[name]}
+    topics = read if names else topics_of(plan, uid)
     for node in graph.nodes:
         topic = (node.asset or "").removeprefix("topic ") if node.column == INPUTS else ""
         if topic and topic in topics:

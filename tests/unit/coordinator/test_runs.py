@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.bank import ASK, P0, P1, PIPELINE, BankPipeline, at
 from tests.support.memory import Payment
-from tidemark import KafkaSource, Pipeline, Retention
+from tidemark import Fold, KafkaSource, Pipeline, Retention
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.plans.runs import id_of, newest_run
 from tidemark.coordinator.records.states import Aborted, Completed, Covered, OpenPlan, Refused
@@ -149,12 +149,13 @@ def test_a_new_input_gives_the_run_ends_again() -> None:
     bank.log.create("refunds")
     for _ in range(2):
         bank.log.append(TopicPartition("refunds", 0), b'{"account": "a"}', timestamp_ms=10)
-    assert PIPELINE.source is not None
+    (operator,) = PIPELINE.operators
+    assert PIPELINE.source is not None and isinstance(operator, Fold)
     wider = replace(
         bank.pipeline,
         source=None,
         sources={"records": PIPELINE.source, "refunds": KafkaSource("refunds", Refund, start="latest")},
-        operators=[replace(PIPELINE.operators[0], input="records")],
+        operators=[replace(operator, input="records")],
     )
     bank.pipeline = wider
     made = bank.loop.make_checkpoints(FIRST).checkpoints

@@ -48,7 +48,8 @@ _GREATEST = WatermarkRule(delay_ms=0, idle_after_ms=None, combine="max")
 
 
 def _rules(pipeline: Pipeline) -> dict[str, WatermarkRule]:
-    needed = {clock_of(pipeline, pipeline.input_of(o)) for o in pipeline.clocked if o.clock_of_frontier == WATERMARK}
+    by_watermark = (o for o in pipeline.clocked if o.clock_of_frontier == WATERMARK)
+    needed = {clock_of(pipeline, name) for o in by_watermark for name in pipeline.inputs_of(o)}
     return dict.fromkeys(sorted(needed.intersection(pipeline.sources)), _GREATEST) | pipeline.watermarks
 
 
@@ -74,7 +75,8 @@ def plan_frontiers(pipeline: Pipeline, parent: Parent, logical_ms: int | None) -
     for each in pipeline.clocked:
         closes_by = each.clock_of_frontier or WATERMARK
         by_watermark = closes_by == WATERMARK
-        inputs = (clock_of(pipeline, pipeline.input_of(each)),) if by_watermark else ()
+        followed = dict.fromkeys(clock_of(pipeline, name) for name in pipeline.inputs_of(each))
+        inputs = tuple(followed) if by_watermark else ()
         before = parent.clocks.get(each.uid) or parent.clocks.get(each.was) or EventTimeClock()
         planned[each.uid] = PlannedClock(
             before=before,

@@ -100,13 +100,12 @@ def _windows(schema: OperatorSchema, window: StoredWindow, frontier: int | None)
         # A later expression of the same SELECT refers to it, so Spark evaluates it once per record.
         at = _computed(schema, "time")
         yield f"{time} AS {at}"
-    bounds = window.span_sql(at)
-    late = "false"
+    span, late = window.span_sql(at), "false"
     if frontier is not None:
-        late = f"coalesce({window.late_sql(bounds, as_argument(frontier, 'offset'))}, false)"
+        late = f"coalesce({window.late_sql(span, as_argument(frontier, 'offset'))}, false)"
     yield f"{late} AS {_computed(schema, 'late')}"
-    for n, sql in enumerate(bounds, start=len(schema.own_keys)):
-        yield f"CASE WHEN NOT {late} THEN timestamp_millis({sql}) END AS {_computed(schema, n)}"
+    for n, sql in enumerate(window.bounds_sql(span, "event_time"), start=len(schema.keys) - len(span)):
+        yield f"CASE WHEN NOT {late} THEN {sql} END AS {_computed(schema, n)}"
 
 
 def _row_keys(schema: OperatorSchema) -> Iterator[str]:
@@ -437,13 +436,15 @@ def _run_columns(schema: OperatorSchema, plan: CheckpointPlan, now: Now) -> list
     return [f"{own.get(name, quote(name))} AS {quote(name)}" for name, _ in run_columns(schema)]
 
 
-def dead_letters(records: DataFrame, schema: OperatorSchema, emitted: FieldType | None) -> DataFrame:
+def dead_letters(
+    records: DataFrame, schema: OperatorSchema, emitted: FieldType | None, at: str = "record"
+) -> DataFrame:
     """Returns the records that an operator could not apply, in `letter_columns`."""
     refused = records.where(refused_sql(schema))
-    return refused.selectExpr(*letter_columns(schema.uid, reason_sql(schema), emitted))
+    return refused.selectExpr(*letter_columns(schema.uid, reason_sql(schema), emitted, at))
 
 
-def letter_columns(uid: str, reason: str, emitted: FieldType | None) -> list[str]:
+def letter_columns(uid: str, reason: str, emitted: FieldType | None, at: str = "record") -> list[str]:
     """Returns the columns of a dead letter over a record.
 
     Args:
@@ -451,14 +452,15 @@ def letter_columns(uid: str, reason: str, emitted: FieldType | None) -> list[str
         reason: expression of the reason.
         emitted: the struct of its records if another operator emits them. They are a further column, `record`, from
             which `encode_emitted` makes the value.
+        at: where an emitted record is.
     """
     here = ["topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "`timestamp`"]
     own = [f"'{uid}' AS uid", f"{reason} AS reason", "key", "value"]
     if emitted is None:
         return [*here, *own, "headers", f"CAST(NULL AS {_LETTER['path']}) AS path"]
     own.append(_NO_HEADERS)
-    fields = ", ".join(f"'{name}', record.`{name}`" for name, _ in emitted.fields)
-    return [*here, *own, "_path AS path", f"CASE WHEN record IS NOT NULL THEN named_struct({fields}) END AS record"]
+    fields = ", ".join(f"'{name}', {at}.`{name}`" for name, _ in emitted.fields)
+    return [*here, *own, "_path AS path", f"CASE WHEN {at} IS NOT NULL THEN named_struct({fields}) END AS record"]
 
 
 def decode_emitted(letters: DataFrame, record: FieldType) -> DataFrame:

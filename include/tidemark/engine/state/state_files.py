@@ -15,7 +15,7 @@ from tidemark.engine.write.parquet_writer import ArrowSystem, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
-from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
+from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
 from tidemark.sql.resolve import mapped_sql, stored_columns, table_columns
 
@@ -56,7 +56,14 @@ class SparkWarehouse:
         """
         return self.rows_of(schema, self.groups(handle))
 
-    def stored_of(self, schema: OperatorSchema, handle: StateHandle, keys: DataFrame, at_most: int) -> DataFrame:
+    def stored_of(
+        self,
+        schema: OperatorSchema,
+        handle: StateHandle,
+        keys: DataFrame,
+        at_most: int,
+        by: Sequence[KeyColumn] | None = None,
+    ) -> DataFrame:
         """Returns the stored rows of some keys only; see `stored_rows`.
 
         Args:
@@ -64,11 +71,12 @@ class SparkWarehouse:
             handle: the state.
             keys: key columns and `_key_group`, by which files are skipped; a key may occur more than once.
             at_most: upper bound of the number of rows of `keys`.
+            by: the key columns to look up by; None = `found_by`.
 
         Raises:
             StoreError: a version of the handle does not exist any more.
         """
-        names = ["_key_group", *(k.name for k in schema.found_by)]
+        names = ["_key_group", *(k.name for k in (schema.found_by if by is None else by))]
         wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
         rows = self.stored_rows(schema, handle)
         return rows.join(wanted, names, "left_semi").select(*rows.columns)

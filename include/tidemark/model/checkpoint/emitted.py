@@ -7,7 +7,7 @@ promotes and deliveries, and a redrive costs a sink one number however many reco
 
 The row of a closed window has no record either. Its position is the end of the window, as an offset of a topic of its
 operator (adr/0054), so a sink covers closed windows up to the operator's frontier. The same holds for rows that a timer
-emits, by its time (adr/0056).
+emits, by its time (adr/0056). The row of an interval join has two records; its position is its event time (adr/0058).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,9 +112,12 @@ def emitted_by(plan: CheckpointPlan, uid: str, clocks: Mapping[str, EventTimeClo
         clocks: the clocks after it.
     """
     read = OffsetCoverage.of(plan.ranges, plan.topic_ids)
-    for tp, frontier in ((tp, clocks.get(tp.topic.partition("/")[2])) for tp in _clocked(plan)):
-        if frontier is not None and frontier.watermark_ms is not None and frontier.watermark_ms >= 0:
-            read |= OffsetCoverage({tp: (OffsetRange(0, frontier.watermark_ms + 1),)})
+    for tp in _clocked(plan):
+        name = tp.topic.partition("/")[2]
+        frontier, window = clocks[name].watermark_ms if name in clocks else None, plan.schemas[name].window
+        if frontier is not None:
+            had = frontier + 1 if window is None else window.emitted_before(frontier)
+            read |= OffsetCoverage({tp: (OffsetRange(0, had),)} if had > 0 else {})
     if any(uid in redrive.sinks for redrive in plan.redrives):
         read |= OffsetCoverage({_REDRIVES: (OffsetRange(plan.id, plan.id + 1),)})
     return read

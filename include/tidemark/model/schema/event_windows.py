@@ -100,6 +100,23 @@ class StoredWindow(ABC):
         start, end = self.span(to_ms(event_time))
         return from_ms(start), from_ms(end)
 
+    def bounds_sql(self, span: tuple[str, str], event_time: str) -> tuple[str, str]:  # noqa: ARG002
+        """Returns `bounds` as expressions of Spark over those of `span_sql`, and the event time."""
+        return f"timestamp_millis({span[0]})", f"timestamp_millis({span[1]})"
+
+    def columns_of(self, event_time: datetime, fields: Mapping[str, Any]) -> tuple[Any, ...]:  # noqa: ARG002
+        """Returns the key columns of a record's row, behind those of its key.
+
+        Args:
+            event_time: that of the record.
+            fields: the record.
+        """
+        return self.bounds(event_time)
+
+    def emitted_before(self, frontier: int) -> int:
+        """Returns the offset below which all rows have been emitted, once the frontier is reached (adr/0054)."""
+        return frontier + 1
+
     def is_late(self, event_time: datetime, frontier: int | None) -> bool:
         """Whether all windows of a record had closed by a frontier."""
         return frontier is not None and self.closes(self.span(to_ms(event_time))) <= frontier

@@ -18,6 +18,7 @@ from tidemark.model.portable_sql import custom_aggregate as aggregates
 from tidemark.model.portable_sql.custom_aggregate import Aggregate
 from tidemark.model.portable_sql.record_expression import RecordExpression
 from tidemark.model.schema.event_windows import END, START, StoredWindow
+from tidemark.model.schema.interval_joins import StoredJoin, join_from_json
 from tidemark.model.schema.lookup_joins import Join
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class KeyColumn:
         source: the record path it comes from, or the text of an expression.
         type: its type, never null.
         inputs: of an expression, the record fields in it and their types; None = `source` is a path.
-        of_window: whether it is a bound of the record's window, and `source` only says which windows.
+        of_window: whether it is a bound of the record's window, and `source` only says which windows; of an interval
+            join also its side and its position, which are in the joined record.
     """
 
     name: str
@@ -231,7 +233,7 @@ class OperatorSchema:
         patched: of a fold, id of the checkpoint that patched its state, until a compaction has absorbed that; 0 = none.
         where: the condition of the records that the operator takes; None = it takes all.
         changes: whether its records are changes of rows (`RecordFormat.has_changes`).
-        window: the windows of a fold; None = it has one row per key.
+        window: the windows of a fold, or the life of the rows of an interval join; None = it has one row per key.
         keeps_late: whether records whose window has closed are rows of an output, instead of dead letters.
         was: the previous uid of the state; only in declarations, never in manifests.
     """
@@ -324,7 +326,12 @@ class OperatorSchema:
     @property
     def is_decided_by_joins(self) -> bool:
         """Whether its key or its condition is joined: then a record alone does not show whether it is applied."""
-        return bool(self.joined_by(self.deciding_paths))
+        return self.interval_join is not None or bool(self.joined_by(self.deciding_paths))
+
+    @property
+    def interval_join(self) -> StoredJoin | None:
+        """The keys and distances of an interval join; None if it is none."""
+        return self.window if isinstance(self.window, StoredJoin) else None
 
     @property
     def deciding_paths(self) -> tuple[str, ...]:
@@ -368,9 +375,13 @@ class OperatorSchema:
             patched=body.get("patched", 0),
             where=RecordExpression.from_json(body["where"], type_from_json) if "where" in body else None,
             changes=body.get("changes", False),
-            window=StoredWindow.from_json(body["window"]) if "window" in body else None,
+            window=_window_from_json(body["window"]) if "window" in body else None,
             keeps_late=body.get("keeps_late", False),
         )
+
+
+def _window_from_json(body: dict[str, Any]) -> StoredWindow:
+    return join_from_json(body) if body["kind"] == StoredJoin.kind else StoredWindow.from_json(body)
 
 
 def _key_to_json(k: KeyColumn) -> dict[str, Any]:
@@ -445,9 +456,10 @@ def refuse_windows(schema: OperatorSchema, what: str, next: str) -> None:
         UsageError: the operator has windows or timers.
     """
     if schema.window is not None or schema.timers is not None:
-        has = "timers" if schema.window is None else schema.window.shown
+        has, of = ("has", "them") if schema.interval_join is None else ("is an", "it")
+        shown = "timers" if schema.window is None else schema.window.shown
         raise UsageError(
-            f"{schema.uid} has {has}: {what} is not supported for them yet",
+            f"{schema.uid} {has} {shown}: {what} is not supported for {of} yet",
             safe="nothing was written.",
             next=next,
         )

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from tidemark.declare.arrival import input_name, upstream_of
+from tidemark.declare.arrival import input_name, upstream_of, upstreams_of
 from tidemark.declare.flat_map import FlatMap
-from tidemark.declare.operators import Process
+from tidemark.declare.interval_join import IntervalJoin
+from tidemark.declare.operators import Operator, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
@@ -19,7 +20,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import Redrive, letter_place
 from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import limited_schema, overflows_of
+from tidemark.model.kinds.base.sql import overflows_of
 from tidemark.model.retention.erasure import Blocked, BlockedKey, blocked_in_letters, none_blocked
 from tidemark.model.schema.lookup_joins import Join
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -38,38 +39,11 @@ from tidemark.testing.twin.memory_inputs import (
     schema_ids,
     skipped,
 )
-from tidemark.testing.twin.merge import resolve_rows
+from tidemark.testing.twin.merge import refuse_overflow, resolve_rows
+from tidemark.testing.twin.pairs import JoiningTask, join_rows, joined_records
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
 from tidemark.testing.twin.process import MemoryClosing, Position, Processed, Task, run_function
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
-
-# Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
-Row = Mapping[str, Any]
-
-
-def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[Row], now: Now) -> None:
-    """Raises an error if the state of a key, with this run, would be too large for readers.
-
-    Args:
-        schema: the stored schema of the fold.
-        run: the rows of the batch.
-        below: the rows of the batch's input handle.
-        now: the clocks after the batch.
-
-    Raises:
-        StateOverflowError: a field is over its limit; the message names the field and the key.
-    """
-    found = limited_schema(schema)
-    if found is None:
-        return
-    names = [k.name for k in schema.found_by]
-    touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
-    resolve_rows(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
-
-
-def _adds(schema: OperatorSchema, row: Row) -> bool:
-    """See `model.kinds.base.sql.adds_sql`."""
-    return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)
 
 
 # Broadcast states in Python; the twin of `engine.read.broadcast_states`.
@@ -249,10 +223,12 @@ class MemoryBatch:
         self._plan = plan
         self._runs: dict[str, list[str]] = {}
         self._read = inputs
-        self._inputs = {uid: i for name, i in inputs.items() for uid in compute.pipeline.readers(name)}
+        self._inputs: dict[str, MemoryInput] = {}
+        for uid, found in ((uid, found) for name, found in inputs.items() for uid in compute.pipeline.readers(name)):
+            self._inputs[uid] = self._inputs[uid].joined(found) if uid in self._inputs else found
         self._redriven = {r.uid: compute.redriven(plan, r) for r in plan.redrives}
         for uid, found in self._redriven.items():
-            self._inputs[uid] = self._inputs[uid].with_redriven(found) if uid in self._inputs else found
+            self._inputs[uid] = self._inputs[uid].joined(found) if uid in self._inputs else found
         self.facts = BatchFacts.after(
             plan,
             records=sum(i.records for i in inputs.values()),
@@ -272,7 +248,8 @@ class MemoryBatch:
         self._late: dict[str, list[Decoded]] = {}
         self.counts = {}
         for uid in self._inputs:
-            if not plan.schemas[uid].joins and upstream_of(compute.pipeline, uid) is None:
+            schema = plan.schemas[uid]
+            if not (schema.joins or schema.interval_join) and upstream_of(compute.pipeline, uid) is None:
                 self._sort(uid, self._inputs[uid].good)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
@@ -285,11 +262,9 @@ class MemoryBatch:
         operator = next((o for o in pipeline.operators if o.uid == uid), None)
         if operator is None:
             return self.counts[uid]
-        schema, name = plan.schemas[uid], pipeline.input_of(operator)
+        schema = plan.schemas[uid]
         if uid not in self.counts:
-            records = self._emitting(name).emitted[name] if name in pipeline.outputs else []
-            records = [*records, *(self._inputs[uid].good if uid in self._inputs else ())]
-            self._sort(uid, self._broadcast.join(records, schema.joins))
+            self._sort(uid, self._broadcast.join(self._records_of(operator), schema.joins))
         if isinstance(operator, Process | FlatMap):
             task = Task(
                 operator=operator,
@@ -315,17 +290,30 @@ class MemoryBatch:
                 refused = redrive.coverage_at({letter_place(row) for row in self._letter_rows(uid, schema)})
                 self.counts[uid] = replace(self.counts[uid], refused_records=None if refused.is_empty else refused)
         if schema.window is not None:
-            self._processed[uid] = self._close(uid)
+            self._processed[uid] = self._close(operator)
             closed = {output: len(rows) for output, rows in self._processed[uid].sunk.items()}
             self.counts[uid] = replace(self.counts[uid], emitted=closed)
         return self.counts[uid]
 
-    def _close(self, uid: str) -> Processed:
+    def _records_of(self, operator: Operator) -> list[Decoded]:
+        """Returns the records of an operator that another one feeds, or that has two inputs, or letters again."""
+        pipeline, uid = self._compute.pipeline, operator.uid
+        emitted = {n: self._emitting(n).emitted[n] for n in pipeline.inputs_of(operator) if n in pipeline.outputs}
+        if isinstance(operator, IntervalJoin):
+            read = {name: found.good for name, found in self._read.items()}
+            return joined_records(operator, self._plan, read | emitted)
+        found = [r for records in emitted.values() for r in records]
+        return [*found, *(self._inputs[uid].good if uid in self._inputs else ())]
+
+    def _close(self, operator: Operator) -> Processed:
         """Folds the batch, closes the windows up to the frontier, and keeps the others."""
-        schema, plan = self._plan.schemas[uid], self._plan
+        uid, plan = operator.uid, self._plan
+        schema = plan.schemas[uid]
         with overflows_of(uid):
             run = self._fold(uid)
         stored = state_rows(self._compute.tables, schema, plan.handles[uid])
+        if isinstance(operator, IntervalJoin):
+            return join_rows(JoiningTask(join=operator, plan=plan, after=self._now.frontiers.get(uid)), run, stored)
         closing = MemoryClosing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
         return closing.close(run, stored, self._applied[uid], self._late[uid])
 
@@ -441,7 +429,7 @@ class MemoryBatch:
             judged = _judged(schema, found)
         for r, (is_taken, key) in zip(found, judged, strict=True):
             if not self._drops(uid, key, r):
-                window = () if schema.window is None else schema.window.bounds(r.event_time)
+                window = () if schema.window is None else schema.window.columns_of(r.event_time, r.fields)
                 parts[0 if is_taken else 1].append(replace(r, key=(*key, *window)))
         return parts
 
@@ -476,8 +464,8 @@ class MemoryBatch:
 
     def _emitted_to(self, uid: str) -> Iterator[tuple[Position, RawRecord]]:
         """The records that another operator emitted for this one, by position."""
-        upstream = upstream_of(self._compute.pipeline, uid)
-        for r in () if upstream is None else self._emitting(upstream).emitted[upstream]:
+        upstreams = upstreams_of(self._compute.pipeline, uid)
+        for r in (r for name in upstreams for r in self._emitting(name).emitted[name]):
             yield r.position, RawRecord.of_emitted(r)
 
 

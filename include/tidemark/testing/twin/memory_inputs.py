@@ -182,7 +182,7 @@ class MemoryInput:
         except BadRecord:
             return (None,) * len(schema.keys)
 
-    def with_redriven(self, other: "MemoryInput") -> "MemoryInput":
+    def joined(self, other: "MemoryInput") -> "MemoryInput":
         """Returns the records of both."""
         made = copy(self)
         made.good, made.letters = self.good + other.good, self.letters + other.letters

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.model.core.ttl import Now
+from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.schema.event_windows import END, to_ms
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.testing.twin.entries import compacted_entries, resolved_entries
@@ -111,3 +112,29 @@ def _is_present(f: StoredField, row: Row, at: int | None) -> bool:
 
 def _sweeps(f: StoredField) -> bool:
     return f.ttl is not None and f.ttl.clean_up_in_background
+
+
+# Checks the limits of fields over a batch and the state below it; the twin of `engine.compute.LimitCheck`.
+def refuse_overflow(schema: OperatorSchema, run: Sequence[Row], below: Iterable[Row], now: Now) -> None:
+    """Raises an error if the state of a key, with this run, would be too large for readers.
+
+    Args:
+        schema: the stored schema of the fold.
+        run: the rows of the batch.
+        below: the rows of the batch's input handle.
+        now: the clocks after the batch.
+
+    Raises:
+        StateOverflowError: a field is over its limit; the message names the field and the key.
+    """
+    found = limited_schema(schema)
+    if found is None:
+        return
+    names = [k.name for k in schema.found_by]
+    touched = {tuple(row[name] for name in names) for row in run if _adds(found, row)}
+    resolve_rows(found, [row for row in (*run, *below) if tuple(row[name] for name in names) in touched], now)
+
+
+def _adds(schema: OperatorSchema, row: Row) -> bool:
+    """See `model.kinds.base.sql.adds_sql`."""
+    return row["_kind"] == "operand" and any(row[f.accumulators[0][0]] not in (None, []) for f in schema.fields)

@@ -1,0 +1,51 @@
+"""Interval joins on Spark: equal to the twin and to DuckDB's join of all that was not late, at every checkpoint."""
+
+import os
+import random
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.support.interval_join_cases import (
+    JoinModel,
+    agree_on_pairs,
+    joined_pipeline,
+    random_arrivals,
+    random_join_rules,
+    waiting_in,
+)
+from tests.support.spark import SparkPipeline, TwinPipeline
+
+SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
+CASES = 2 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+
+
+def test_spark_the_twin_and_duckdbs_join_agree(spark: SparkSession, tmp_path: Path) -> None:
+    print(f"TIDEMARK_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    for case in range(CASES):
+        rules = random_join_rules(chance)
+        declared, model = joined_pipeline(rules), JoinModel(rules)
+        twin = TwinPipeline(declared)
+        line = SparkPipeline(declared, spark=spark, root=tmp_path / str(case))
+        for batch in random_arrivals(chance, rules):
+            records = [arrival.record for arrival in batch]
+            model.checkpoint(batch)
+            one, other = twin.checkpoint(records), line.checkpoint(records)
+            assert one.sealed.facts == other.sealed.facts
+            for mine, its in zip(one.sealed.acks, other.sealed.acks, strict=True):
+                counts = [
+                    (a.read, a.applied, a.filtered, a.dead_lettered, a.late, a.keys, a.emitted) for a in (mine, its)
+                ]
+                assert counts[0] == counts[1], mine.uid
+            for uid in ("shipped", "sizes", "ever"):
+                assert line.state(uid, other) == twin.state(uid, one), uid
+                assert line.letters(uid, other) == twin.letters(uid, one), uid
+            assert line.emitted("shipped", other) == twin.emitted("shipped", one)
+            agree_on_pairs(model, line.emitted("shipped", other))
+            assert waiting_in(line.state("shipped", other)) == model.waiting
+            ack = other.ack("shipped")
+            assert ack is not None
+            assert (ack.late, ack.dead_lettered) == (model.late, model.late + model.unkeyed)
+        for deepest in (False, True):
+            assert line.compacted("shipped", other, deepest=deepest) == twin.compacted("shipped", one, deepest=deepest)
