@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.interval_join_cases import Arrival, JoinRules, Shipped, joined_pipeline
 from tidemark import ConsoleSink, Fold, IntervalJoin, KafkaSource, Pipeline, Process, formats, state
+from tidemark.coordinator.retention.downstream_operators import Chained
 from tidemark.errors import DeclarationError, UsageError
 from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
 from tidemark.model.state.evolution import compare_schemas
@@ -165,3 +166,9 @@ def test_operators_behind_a_join_follow_it_in_order() -> None:
     behind = Fold("behind", input="watched", key_by="number", state=Totals)
     watched = Process("watched", input="shipped", key_by="number", state=Kept, function=count, emits=Shipped)
     assert replace(PIPELINE, operators=[behind, watched, JOIN]).uids == ("shipped", "watched", "behind")
+
+
+def test_an_erasure_that_would_reach_a_join_is_refused() -> None:
+    fed = joined_pipeline(JoinRules(is_fed=True))
+    with pytest.raises(UsageError, match=r"shipped is an interval join .*: an erasure of parcels, whose rows reach it"):
+        Chained.behind(fed, fed.schemas()["parcels"])
