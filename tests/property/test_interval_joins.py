@@ -25,7 +25,7 @@ from tests.support.interval_join_cases import (
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.event_windows import StoredWindow, to_ms
 from tidemark.model.schema.interval_joins import MATCHED, StoredJoin
-from tidemark.testing import BARRIER, CRASH, Replayed
+from tidemark.testing import BARRIER, CRASH, Barrier, Harness, Replayed
 from tidemark.testing import replay as replay_script
 from tidemark.testing.twin import compute, pairs
 from tidemark.testing.twin.entries import state_rows
@@ -107,6 +107,23 @@ def test_no_compaction_changes_what_is_kept(seed: int) -> None:
                 kept = [row for row in rows if not first < row["_changed"] <= before.id]
                 made = compact_rows(schema, picked, before.now, deepest=first == 0)
                 assert resolve_rows(schema, [*made, *kept], newest.now) == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_a_drain_emits_what_waits_alone_and_keeps_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    rules = random_join_rules(chance)
+    harness, model = Harness(joined_pipeline(rules), partitions=2), JoinModel(rules)
+    for batch in random_arrivals(chance, rules):
+        harness.send(*(arrival.record for arrival in batch))
+        harness.checkpoint()
+        model.checkpoint(batch)
+    last = harness.checkpoint(Barrier(drains=True))
+    model.frontier = 10**12
+    agree_on_pairs(model, harness.results.emitted("shipped"))
+    assert not harness.results.rows("shipped", last) and not harness.results.rows("sizes", last)
+    assert harness.results.counts("sizes", last).late == 0
 
 
 @settings(max_examples=40, deadline=None)
