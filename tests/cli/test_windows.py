@@ -294,6 +294,29 @@ def test_a_drain_closes_all_windows_and_a_forced_resume_opens_them_again(line: W
     line("verify", "shops").ok()
 
 
+def test_a_backfill_shows_which_windows_have_other_rows(line: WindowedShops) -> None:
+    line.run(("c", 150, 4))
+    line.declare(f'{HOURS}, where="cents <> 2", lateness="5m"')
+    command = ("backfill", "shops", "--from-checkpoint", "chk-1", "--execute")
+    told = line(*command, "--json").ok().json
+    (sold,) = told["sinks"]
+    # With five minutes more, the sale of minute 59 is in time in chk-3. That of two cents was the only one of its hour.
+    assert {name: sold[name] for name in ("uid", "sink", "inserted", "deleted", "changed", "equal")} == {
+        "uid": "sold",
+        "sink": "sold",
+        "inserted": 0,
+        "deleted": 1,
+        "changed": 1,
+        "equal": 2,
+    }
+    found = {(one["change"], (one["after"] or one["before"])["window_end"][11:16]): one for one in sold["examples"]}
+    late = found["changed", "01:00"]
+    assert (late["before"]["cents"], late["after"]["cents"], late["after"]["shop"]) == (70, 1070, "a")
+    assert found["deleted", "02:00"]["before"]["shop"] == "b" and found["deleted", "02:00"]["after"] is None
+    shown = line(*command).ok().out
+    assert "changed: " in shown and "window_end" in shown
+
+
 def test_an_erasure_takes_all_windows_of_a_key_from_state_and_sink(line: WindowedShops) -> None:
     planned = line("erase", "shops", "sold", "--key", "a", "--json").ok().json
     assert (planned["key"], planned["sinks"]) == (["a"], {})

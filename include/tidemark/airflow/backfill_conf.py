@@ -116,6 +116,11 @@ def summary(opened: "TidemarkContext", one: "Backfill") -> str:
             *(f"-{n}" for n in change.removed),
         ]
         lines.append(f"| {change.uid} | {' | '.join(map(str, counts))} | {'; '.join(fields)} |")
+    if differences.sinks:
+        lines += ["", "| sink | inserted | deleted | changed | equal |", "|---|---|---|---|---|"]
+    for sink in differences.sinks:
+        counts = (sink.inserted, sink.deleted, sink.changed, sink.equal)
+        lines.append(f"| {sink.sink} of {sink.uid} | {' | '.join(map(str, counts))} |")
     if differences.not_compared:
         skipped = ", ".join(differences.not_compared)
         lines += ["", f"Not compared, because one side lacks them or their keys differ: {skipped}."]

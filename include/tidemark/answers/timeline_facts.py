@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from tidemark.answers.checkpoint_facts import LossFacts, OffsetSpan
 
@@ -211,6 +212,22 @@ class OperatorDifference:
     fields: Mapping[str, FieldDifference]
     added: Sequence[str]
     removed: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkDifference:
+    """How the rows that a fork has emitted to a sink differ from those of the live timeline, counted by their ids.
+
+    `examples` are the first rows that differ: `change` (inserted, deleted or changed), `before` and `after`.
+    """
+
+    uid: str
+    sink: str
+    inserted: int
+    deleted: int
+    changed: int
+    equal: int
+    examples: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import backfill, checkpoints, erasure, observability, timelines
 from tidemark.operations import stop as stopping
-from tidemark.operations.backfill import describe_differences, describe_outlook
+from tidemark.operations.backfill import describe_differences, describe_outlook, describe_sinks
 from tidemark.operations.erasure import describe_erasure
 from tidemark.operations.timelines import describe_promote, describe_restore
 from tidemark.ports import PlanRequest
@@ -228,7 +228,8 @@ class PipelineHistory(PipelineReader):
 
         Returns:
             A dry run; `plan` has the steps that are left. `commit()` needs Spark, repeats them in this process, and
-            returns the differences per operator as well. An interrupted one continues if you plan and commit it again.
+            returns the differences per operator and sink as well. An interrupted one continues if you plan and commit
+            it again.
 
         Raises:
             TidemarkError: as `restore`; DataLostError if Kafka no longer has all records.
@@ -248,8 +249,8 @@ class PipelineHistory(PipelineReader):
                 promoted = bool(backfill.promote(self.context, one))
             done = {**body_of(describe_outlook(one.outlook())), "promoted": promoted}
             skipped = list(found.not_compared) if found else []
-            differences = body_of(describe_differences(found))
-            return {"executed": True, **done, "differences": differences, "not_compared": skipped}
+            told = {"differences": body_of(describe_differences(found)), "not_compared": skipped}
+            return {"executed": True, **done, **told, "sinks": body_of(describe_sinks(found))}
 
         return DryRun("backfill", {"executed": False, **body_of(describe_outlook(one.outlook()))}, execute)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference
+from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference, SinkDifference
 from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
@@ -19,7 +19,7 @@ from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Ou
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import backfill as backfill_operations
-from tidemark.operations.backfill import describe_differences, describe_outlook, describe_step
+from tidemark.operations.backfill import describe_differences, describe_outlook, describe_sinks, describe_step
 
 
 class Mode(Enum):
@@ -128,12 +128,16 @@ def backfill(pipeline: PipelineName, what: RangeOptions, options: PromotionOptio
     compared, skipped = describe_differences(differences), list(differences.not_compared) if differences else []
     if not as_json:
         show_rows([difference_row(row) for row in compared], as_json=False, empty="nothing was repeated: no difference")
+    sinks = describe_sinks(differences)
+    if sinks and not as_json:
+        show_rows([sink_row(row) for row in sinks], as_json=False)
     if skipped:
         note(f"not compared, because one side lacks them or their keys differ: {', '.join(skipped)}")
     promoted = found.promoted or (_may_promote(options) and _promote(context, one))
     if as_json:
         facts = {**body_of(describe_outlook(one.outlook())), "promoted": promoted}
-        print_json({"executed": True, **facts, "differences": plain(body_of(compared)), "not_compared": skipped})
+        told = {"differences": plain(body_of(compared)), "not_compared": skipped, "sinks": plain(body_of(sinks))}
+        print_json({"executed": True, **facts, **told})
     if not promoted:
         note(f"fork {one.fork} stays next to the live timeline. Next: the same command with --mode promote")
 
@@ -198,6 +202,19 @@ def difference_row(found: OperatorDifference) -> dict[str, object]:
         "equal": found.equal,
         "fields": "; ".join(fields),
     }
+
+
+def sink_row(found: SinkDifference) -> dict[str, object]:
+    """The differences in a sink as a row of a table, with the first window that differs."""
+    counts = {name: getattr(found, name) for name in ("inserted", "deleted", "changed", "equal")}
+    return {"sink": found.sink, "of": found.uid, **counts, "first": _first(found)}
+
+
+def _first(found: SinkDifference) -> str:
+    if not found.examples:
+        return ""
+    one = found.examples[0]
+    return f"{one['change']}: {cell(one['after'] or one['before'])}"
 
 
 def _field(name: str, by: FieldDifference) -> str:

@@ -10,6 +10,7 @@ from tidemark.answers.timeline_facts import (
     FieldDifference,
     NumberDifference,
     OperatorDifference,
+    SinkDifference,
 )
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -28,6 +29,7 @@ from tidemark.ports import StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.field_changes import FieldChange, StateChange
+    from tidemark.readers.sink_changes import SinkChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,13 @@ class Differences:
         pair: the two checkpoints.
         changes: the changes of every operator that both have, with the same keys.
         not_compared: uids of the other operators.
+        sinks: the changes of every sink whose rows both have in a table.
     """
 
     pair: Pair
     changes: tuple["StateChange", ...]
     not_compared: tuple[str, ...] = ()
+    sinks: tuple["SinkChange", ...] = ()
 
 
 def restore_once(context: Context, name: str, request: RestoreRequest) -> Restored | None:
@@ -150,7 +154,22 @@ def compare(context: Context, one: Backfill) -> Differences | None:
         for uid in both
     ]
     others = sorted({*there, *here} - {*both})
-    return Differences(pair=pair, changes=tuple(map(change_of, found)), not_compared=tuple(others))
+    return Differences(
+        pair=pair,
+        changes=tuple(map(change_of, found)),
+        not_compared=tuple(others),
+        sinks=tuple(_compare_sinks(context, pair)),
+    )
+
+
+def _compare_sinks(context: Context, pair: Pair) -> Iterator["SinkChange"]:
+    """Yields the differences in the rows that both timelines have emitted since they parted."""
+    from tidemark.readers.sink_changes import compare_sinks
+
+    there, here = pair.recorded.sinks, pair.repeated.sinks
+    for uid, table in here.items():
+        if uid in there and (table.handle or there[uid].handle):
+            yield compare_sinks(context.warehouse.root, uid, there[uid], table, pair.ancestor)
 
 
 def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:
@@ -217,6 +236,22 @@ def describe_differences(found: Differences | None) -> list[OperatorDifference]:
             removed=list(change.removed),
         )
         for change in found.changes
+    ]
+
+
+def describe_sinks(found: Differences | None) -> list[SinkDifference]:
+    """The comparison of sinks as answers, output by output."""
+    return [
+        SinkDifference(
+            uid=change.uid,
+            sink=change.sink,
+            inserted=change.inserted,
+            deleted=change.deleted,
+            changed=change.changed,
+            equal=change.equal,
+            examples=change.examples,
+        )
+        for change in (found.sinks if found else ())
     ]
 
 

@@ -30,6 +30,17 @@ def read_sink(warehouse: Root, table: SinkTable) -> pa.Table:
     return _ordered(rows, ["_checkpoint", *_PLACE])
 
 
+def rows_since(warehouse: Root, table: SinkTable, checkpoint: int) -> pa.Table:
+    """Returns the rows of later checkpoints, in no particular order; see `read_sink`.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    schema = arrow_schema(table.stored).append(_CHECKPOINT)
+    later = (part.filter(pc.field("_checkpoint") > checkpoint) for part in _rows(warehouse, table, after=checkpoint))
+    return pa.concat_tables([schema.empty_table(), *later])
+
+
 def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
     """Returns the rows that one checkpoint left in a sink, ordered by position.
 
@@ -94,11 +105,11 @@ def _value(schema: pa.Schema, name: str, text: str) -> pa.Scalar:
         raise UsageError(f"not a value of column {name} ({of}): {text!r}", next=f"give a value of {name}.") from error
 
 
-def _rows(warehouse: Root, table: SinkTable, checkpoint: int = 0) -> Iterator[pa.Table]:
-    """The rows of each file, with `_checkpoint`; only those of one checkpoint if one is given."""
+def _rows(warehouse: Root, table: SinkTable, checkpoint: int = 0, *, after: int = 0) -> Iterator[pa.Table]:
+    """The rows of each file that has some of a checkpoint behind `after`, or those of one checkpoint if it is given."""
     held = sink_rows("", table)
     names = [name for name, _ in table.stored]
     for segment, f in files_of(warehouse, table.handle):
-        if not checkpoint or may_hold(segment, f, checkpoint):
+        if f.checkpoint > after and (not checkpoint or may_hold(segment, f, checkpoint)):
             rows = read_file(warehouse, held, segment, f, names, checkpoint)
             yield rows.rename_columns([*names, _CHECKPOINT.name])
