@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.local_days import SIZES, ZONES, first_instant, instants, window_of
 from tidemark import Tumbling
 from tidemark.model.schema.day_windows import DayWindows
-from tidemark.model.schema.event_windows import StoredWindow
+from tidemark.model.schema.event_windows import StoredWindow, to_ms
 
 
 @cache
@@ -31,6 +31,8 @@ def test_a_window_begins_with_the_first_instant_of_its_date(seed: int, zone: str
         assert start <= at < end
         assert days(size, zone).bounds(end)[0] == end, "the next window follows without a gap"
         assert days(size, zone).bounds(end - timedelta(milliseconds=1))[1] == end
+        until = [to_ms(end) - 1, to_ms(end)]
+        assert [days(size, zone).may_close(to_ms(at), frontier) for frontier in until] == [False, True]
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(SIZES), st.integers(0, 2**32 - 1))

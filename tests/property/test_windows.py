@@ -27,7 +27,7 @@ from tests.support.window_cases import (
 from tidemark import Pipeline
 from tidemark.errors import DeadLettersExceededError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.schema.event_windows import SlidingWindows, TumblingWindows, from_ms, to_ms
+from tidemark.model.schema.event_windows import SessionWindows, SlidingWindows, TumblingWindows, from_ms, to_ms
 from tidemark.testing import BARRIER, CRASH, Replayed
 from tidemark.testing import replay as replay_script
 from tidemark.testing.script import Script
@@ -147,6 +147,17 @@ def test_a_pane_belongs_to_the_windows_that_hold_it_and_closes_with_the_last(siz
     for frontier in (last - 1, last):
         assert window.outlives(row, frontier) is not (last <= frontier)
         assert window.is_late(from_ms(at), frontier) is (last <= frontier)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(-200, 200), st.integers(0, 60))
+def test_a_frontier_closes_nothing_unless_a_window_ends_up_to_it(size: int, every: int, before: int, by: int) -> None:
+    every, after = min(size, every), before + by
+    starts = range(before - 2 * size - every, after + 1)
+    for window, step in ((TumblingWindows(size_ms=size), size), (SlidingWindows(size_ms=size, every_ms=every), every)):
+        ends = [start + size for start in starts if start % step == 0]
+        assert window.may_close(before, after) is any(before < end <= after for end in ends)
+        assert window.may_close(None, after)
+    assert SessionWindows(gap_ms=size).may_close(before, after)
 
 
 @given(st.integers(1, 10**7), st.integers(-(10**13), 10**13))

@@ -124,7 +124,8 @@ class ClosingTask:
 def close_windows(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
     """Folds the batch, and finishes the windows that the frontier has reached, and for updates those of the batch.
 
-    A frontier that has not moved closes nothing: then the run is that of a plain fold, and no query runs here.
+    A frontier that has passed the end of no window closes nothing: then the run is that of a plain fold, and no query
+    runs here.
 
     Args:
         task: the fold.
@@ -146,7 +147,8 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
     with translate_spark_errors():
         run = task.warehouse.rows_of(schema, ()) if records is None else _folded(task, records)
         is_updated = task.updates and records is not None
-        if (after is None or after == before) and not is_updated:
+        moves = after is not None and after != before and _window(schema).may_close(before, after)
+        if not moves and not is_updated:
             return _output(task, run, None, ())
         kept = list[DataFrame]()
         if records is not None:

@@ -74,6 +74,10 @@ class DayWindows(StoredWindow):
             f"(CASE WHEN {is_in_one} THEN {end} WHEN {is_in_other} THEN {other_end} ELSE {begin} + {regular} END)",
         )
 
+    def may_close(self, before: int | None, after: int) -> bool:
+        """See `StoredWindow`."""
+        return before is None or self.span(before)[1] <= after
+
     def to_json(self) -> dict[str, Any]:
         """See `StoredWindow`."""
         offsets = [list(offset) for offset in self.offsets]

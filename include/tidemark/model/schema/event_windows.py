@@ -125,6 +125,10 @@ class StoredWindow(ABC):
         """Returns `is_late` as a condition of Spark over the bounds of a record's row."""
         return f"{self.closes_sql(*span)} <= {frontier}"
 
+    def may_close(self, before: int | None, after: int) -> bool:
+        """Whether a window can end after one frontier and not after the next; windows alike for all keys know."""
+        return True
+
     def outlives(self, row: Row, frontier: int | None) -> bool:
         """Whether some window of a stored row is open by a frontier; of a row that `is_merged`, if nothing joins it."""
         return frontier is None or self.closes((to_ms(row[START]), to_ms(row[END]))) > frontier
@@ -177,6 +181,10 @@ class TumblingWindows(StoredWindow):
         start = f"({at} - pmod({at}, {self.size_ms}L))"
         return start, f"({start} + {self.size_ms}L)"
 
+    def may_close(self, before: int | None, after: int) -> bool:
+        """See `StoredWindow`."""
+        return before is None or self.span(before)[1] <= after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindows(StoredWindow):
@@ -219,6 +227,10 @@ class SlidingWindows(StoredWindow):
     def closes_sql(self, start: str, end: str) -> str:
         """See `StoredWindow`."""
         return f"({_floor(start, self.every_ms)} + {self.size_ms})"
+
+    def may_close(self, before: int | None, after: int) -> bool:
+        """See `StoredWindow`."""
+        return before is None or (after - self.size_ms) // self.every_ms > (before - self.size_ms) // self.every_ms
 
     def windows(self, rows: Iterable[Row], key: Callable[[Row], Any]) -> Iterable[Row]:
         """Every window that holds the pane."""
