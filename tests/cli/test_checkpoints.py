@@ -26,7 +26,7 @@ FACTS = {
     "broadcast_versions",
     "keys", "emitted", "sinks",
     "run_bytes", "full_bytes", "gate", "accepted_losses", "left_behind", "pending_records",
-    "timings_ms", "seconds",
+    "timings_ms", "seconds", "drains",
 }  # fmt: skip
 """Documented keys of a checkpoint; a script may rely on them."""
 
