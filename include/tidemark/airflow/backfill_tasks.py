@@ -143,7 +143,7 @@ class StepJobs:
         if plan is None or isinstance(plan, Checkpoint):
             return plan
         self._job = spark_job(CHECKPOINT_JOB, "fold", self._say)
-        fold(self._job, one.pipeline.name, str(plan.slot), PlanRequest(origin=plan.origin))
+        fold(self._job, one.pipeline.name, str(plan.slot), PlanRequest(origin=plan.origin, replay_to=plan.replays[-1]))
         return backfill.complete_step(opened, one.pipeline.name, plan)
 
     def all(self, opened: "TidemarkContext", one: "Backfill") -> None:
