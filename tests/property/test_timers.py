@@ -208,7 +208,10 @@ FAULTS: dict[str, tuple[Callable[[int], None], list[tuple[Any, str, Any]]]] = {
     "each record is a call": (judge, [(Upcoming, "until_due", one_record)]),
     "rows of a timer are numbered anew": (judge, [(Processing, "collect", numbered_anew)]),
     "any compaction drops fired timers": (judge_compactions, [(merge, "compact_rows", as_if_deepest)]),
-    "sinks do not remember timers": (judge_restores, [(emitted, "timers_of", lambda uid: TopicPartition("none", 0))]),
+    "sinks do not remember timers": (
+        judge_restores,
+        [(emitted, "timers_of", lambda uid: TopicPartition(f"none/{uid}", 0))],
+    ),
     "a fired timer leaves no trace": (judge_compactions, [(Processing, "_rows", without_tombstones_of_entries)]),
 }
 WITHIN = 400
