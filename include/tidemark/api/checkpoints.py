@@ -113,7 +113,7 @@ class CompletedCheckpoint:
         """All facts, as JSON values: a row of `tidemark checkpoint list --json`.
 
         >>> sorted(w["flights"].latest().to_dict())[:6]
-        ['accepted_losses', 'attempt', 'broadcast_versions', 'covered_until', 'dead_letters', 'emitted']
+        ['accepted_losses', 'attempt', 'broadcast_versions', 'covered_until', 'dead_letters', 'drains']
         """
         return {
             **body_of(checkpoint_facts(self.manifest)),
