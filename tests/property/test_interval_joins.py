@@ -22,6 +22,7 @@ from tests.support.interval_join_cases import (
     random_join_rules,
     waiting_in,
 )
+from tests.support.partial_compactions import partial_compactions
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.event_windows import StoredWindow, to_ms
 from tidemark.model.schema.interval_joins import MATCHED, StoredJoin
@@ -98,15 +99,9 @@ def test_no_compaction_changes_what_is_kept(seed: int) -> None:
     rules = random_join_rules(chance)
     done = replayed(rules, random_arrivals(chance, rules))
     schema = done.checkpoints[0].plan.schemas["shipped"]
-    for n, newest in enumerate(done.checkpoints):
-        rows = state_rows(done._tables, schema, newest.handles["shipped"])
-        expected = resolve_rows(schema, rows, newest.now)
-        for before in done.checkpoints[: n + 1]:
-            for first in {0, chance.randrange(before.id + 1)}:
-                picked = [row for row in rows if first < row["_changed"] <= before.id]
-                kept = [row for row in rows if not first < row["_changed"] <= before.id]
-                made = compact_rows(schema, picked, before.now, deepest=first == 0)
-                assert resolve_rows(schema, [*made, *kept], newest.now) == expected
+    for found in partial_compactions(done, "shipped", chance):
+        now = found.newest.now
+        assert resolve_rows(schema, found.left, now) == resolve_rows(schema, found.rows, now)
 
 
 @settings(max_examples=30, deadline=None)

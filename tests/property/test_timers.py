@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.partial_compactions import partial_compactions
 from tests.support.timer_cases import (
     AGAIN,
     START,
@@ -86,16 +87,11 @@ def judge_compactions(seed: int) -> None:
     script = [part for batch in batches for part in ([*map(record, batch)], BARRIER)]
     done = replay(pipeline(random_rules(chance)), script, partitions=2)
     schema = done.checkpoints[0].plan.schemas["desks"]
-    for n, newest in enumerate(done.checkpoints):
-        rows = state_rows(done._tables, schema, newest.handles["desks"])
-        expected = resolve_rows(schema, rows, newest.now)
-        for before in done.checkpoints[: n + 1]:
-            for first in {0, chance.randrange(before.id + 1)}:
-                picked = [row for row in rows if first < row["_changed"] <= before.id]
-                kept = [row for row in rows if not first < row["_changed"] <= before.id]
-                left = [*merge.compact_rows(schema, picked, before.now, deepest=first == 0), *kept]
-                assert resolve_rows(schema, left, newest.now) == expected, "no timer comes back, and none is lost"
-                beyond(newest, values_of(schema, left), left)
+    for found in partial_compactions(done, "desks", chance):
+        now = found.newest.now
+        expected = resolve_rows(schema, found.rows, now)
+        assert resolve_rows(schema, found.left, now) == expected, "no timer comes back, and none is lost"
+        beyond(found.newest, values_of(schema, found.left), found.left)
 
 
 def beyond(checkpoint: Checkpoint, newest: dict[Any, Any], rows: list[Any]) -> None:

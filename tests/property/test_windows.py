@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.partial_compactions import partial_compactions
 from tests.support.window_cases import (
     START,
     Model,
@@ -32,7 +33,7 @@ from tidemark.testing import BARRIER, CRASH, Replayed
 from tidemark.testing import replay as replay_script
 from tidemark.testing.script import Script
 from tidemark.testing.twin.entries import state_rows
-from tidemark.testing.twin.merge import compact_rows, resolve_rows
+from tidemark.testing.twin.merge import resolve_rows
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -85,20 +86,13 @@ def test_no_compaction_changes_an_answer(seed: int) -> None:
     rules = random_rules(chance)
     done = replay(pipeline(rules), [p for b in random_batches(chance, rules) for p in ([*map(record, b)], BARRIER)])
     schema = done.checkpoints[0].plan.schemas["sold"]
-    for n, newest in enumerate(done.checkpoints):
-        rows = state_rows(done._tables, schema, newest.handles["sold"])
-        expected = resolve_rows(schema, rows, newest.now)
-        for before in done.checkpoints[: n + 1]:
-            # What the checkpoint `before` could compact: a suffix of its runs, or all of them.
-            for first in {0, chance.randrange(before.id + 1)}:
-                picked = [row for row in rows if first < row["_changed"] <= before.id]
-                kept = [row for row in rows if not first < row["_changed"] <= before.id]
-                made = compact_rows(schema, picked, before.now, deepest=first == 0)
-                assert resolve_rows(schema, [*made, *kept], newest.now) == expected
-                if not rules.sessions or first == 0:
-                    window = schema.window
-                    assert window is not None
-                    assert all(window.outlives(row, before.now.frontiers.get("sold")) for row in made)
+    for found in partial_compactions(done, "sold", chance):
+        now = found.newest.now
+        assert resolve_rows(schema, found.left, now) == resolve_rows(schema, found.rows, now)
+        if not rules.sessions or found.deepest:
+            window, frontier = schema.window, found.before.now.frontiers.get("sold")
+            assert window is not None
+            assert all(window.outlives(row, frontier) for row in found.made)
 
 
 def test_a_run_holds_no_row_of_a_window_that_closes_in_it() -> None:

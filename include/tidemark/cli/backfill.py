@@ -205,7 +205,7 @@ def difference_row(found: OperatorDifference) -> dict[str, object]:
 
 
 def sink_row(found: SinkDifference) -> dict[str, object]:
-    """The differences in a sink as a row of a table, with the first window that differs."""
+    """The differences in a sink as a row of a table, with the first row that differs."""
     counts = {name: getattr(found, name) for name in ("inserted", "deleted", "changed", "equal")}
     return {"sink": found.sink, "of": found.uid, **counts, "first": _first(found)}
 

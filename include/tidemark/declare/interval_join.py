@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.declare.outputs import EmittedOutput, check_outputs
-from tidemark.declare.watermark import as_duration
+from tidemark.declare.watermark import as_duration, check_clock
 from tidemark.errors import DeclarationError
-from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.types import KEY_KINDS, KEY_WORDS, FieldType, holds_map
 from tidemark.model.schema.interval_joins import (
@@ -232,8 +231,7 @@ def _check_options(join: IntervalJoin) -> None:
         raise DeclarationError(
             f"{join.uid}: how={join.how!r}", next='give "inner" or "left"; swap the inputs for the other side.'
         )
-    if join.closes_by not in (WATERMARK, LOGICAL_TIME):
-        raise DeclarationError(f"{join.uid}: closes_by={join.closes_by!r}", next='give "watermark" or "logical_time".')
+    check_clock(f"{join.uid}: closes_by", join.closes_by)
     if not (isinstance(join.within, tuple | list) and len(join.within) == 2):
         raise DeclarationError(
             f"{join.uid}: within={join.within!r}", next='give two distances, as in within=("0m", "7d").'

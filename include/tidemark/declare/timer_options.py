@@ -5,8 +5,9 @@ from datetime import datetime
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING
 
+from tidemark.declare.watermark import check_clock
 from tidemark.errors import DeclarationError
-from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
+from tidemark.model.core.clocks import WATERMARK
 from tidemark.model.core.types import field_type
 from tidemark.model.schema.operator_schema import OF_TIMERS, StoredField
 
@@ -65,10 +66,7 @@ def check_timers(process: "Process") -> None:
             f"{process.uid}: the function does not take timers, so none is ever set",
             next="give it a keyword-only parameter: def function(key, records, remembered, *, timers).",
         )
-    if process.fires_by not in (WATERMARK, LOGICAL_TIME):
-        raise DeclarationError(
-            f"{process.uid}: fires_by={process.fires_by!r}", next='give "watermark" or "logical_time".'
-        )
+    check_clock(f"{process.uid}: fires_by", process.fires_by)
     _refuse(process)
 
 

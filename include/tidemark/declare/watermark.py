@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from tidemark.errors import DeclarationError
-from tidemark.model.core.clocks import WatermarkRule
+from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK, WatermarkRule
 
 _MS = timedelta(milliseconds=1)
 _UNITS = {
@@ -18,6 +18,20 @@ _UNITS = {
 }
 _TEXT = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)")
 _LONGEST = timedelta(days=36_500)
+
+
+def check_clock(what: str, given: str) -> None:
+    """Checks the clock that the frontier of an operator follows.
+
+    Args:
+        what: the operator and its parameter, for the message.
+        given: its name.
+
+    Raises:
+        DeclarationError: there is no such clock.
+    """
+    if given not in (WATERMARK, LOGICAL_TIME):
+        raise DeclarationError(f"{what}={given!r}", next='give "watermark" or "logical_time".')
 
 
 def as_duration(what: str, given: str | timedelta, least: timedelta = timedelta(0)) -> timedelta:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tidemark.declare.outputs import check_outputs
 from tidemark.declare.time_zones import checked_zone, utc_offsets
-from tidemark.declare.watermark import as_duration
+from tidemark.declare.watermark import as_duration, check_clock
 from tidemark.errors import DeclarationError
-from tidemark.model.core.clocks import LOGICAL_TIME, WATERMARK
+from tidemark.model.core.clocks import WATERMARK
 from tidemark.model.core.types import FieldType, Precision
 from tidemark.model.schema.day_windows import DayWindows
 from tidemark.model.schema.event_windows import SessionWindows, SlidingWindows, StoredWindow, TumblingWindows
@@ -190,8 +190,7 @@ def check_window(fold: "Fold") -> None:
         return
     if not isinstance(fold.window, Window):
         raise DeclarationError(f"{fold.uid}: window={fold.window!r}", next='give a window, as in Tumbling("1h").')
-    if fold.closes_by not in (WATERMARK, LOGICAL_TIME):
-        raise DeclarationError(f"{fold.uid}: closes_by={fold.closes_by!r}", next='give "watermark" or "logical_time".')
+    check_clock(f"{fold.uid}: closes_by", fold.closes_by)
     expiring = [d.name for d in fold.state.descriptors if d.ttl is not None]
     refused = {
         "deletes=True": (fold.deletes, "the message key of a delete names no window"),

@@ -21,6 +21,7 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import observability, timelines, verification
@@ -166,10 +167,19 @@ def _compare_sinks(context: Context, pair: Pair) -> Iterator["SinkChange"]:
     """Yields the differences in the rows that both timelines have emitted since they parted."""
     from tidemark.readers.sink_changes import compare_sinks
 
+    for uid, (there, here) in comparable_sinks(pair).items():
+        yield compare_sinks(context.warehouse.root, uid, there, here, pair.ancestor)
+
+
+def comparable_sinks(pair: Pair) -> dict[str, tuple[SinkTable, SinkTable]]:
+    """Returns the sinks that keep their rows on both timelines, by output.
+
+    A fork sends nothing, so it keeps rows that attempts of the live timeline send themselves: there is nothing to
+    compare them with.
+    """
     there, here = pair.recorded.sinks, pair.repeated.sinks
-    for uid, table in here.items():
-        if uid in there and (table.handle or there[uid].handle):
-            yield compare_sinks(context.warehouse.root, uid, there[uid], table, pair.ancestor)
+    both = {uid: (there[uid], table) for uid, table in here.items() if uid in there}
+    return {uid: tables for uid, tables in both.items() if all(table.keeps_rows for table in tables)}
 
 
 def promote(context: Context, one: Backfill, catch_up: Callable[[], object] | None = None) -> Promoted:

@@ -16,6 +16,7 @@ from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.checkpoints.job import CheckpointJob
 from tidemark.coordinator.checkpoints.loop import is_live, list_undelivered, record_delivery
 from tidemark.coordinator.plans.sink_inputs import SentRecords
+from tidemark.coordinator.recovery.backfill import Pair
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.key_erasure import Eraser, ErasureRequest
 from tidemark.coordinator.retention.root_set import collect_roots
@@ -29,6 +30,7 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core import canonical
 from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.operations.backfill import comparable_sinks
 from tidemark.ports import PlanRequest
 from tidemark.testing.twin.key_files import MemoryKeyFiles
 from tidemark.testing.twin.memory import MemoryCompute, MemorySender
@@ -563,3 +565,14 @@ def test_a_sink_that_covers_nothing_is_none_of_0_1() -> None:
     for covered in (None, OffsetCoverage()):
         written = codec.to_json(replace(table, covered=covered))
         assert codec.from_json(SinkTable, written, "here").covered == covered
+
+
+@pytest.mark.parametrize("sink", [OUTBOX, AT_ONCE], ids=lambda sink: sink.guarantee)
+def test_a_backfill_compares_rows_that_both_timelines_keep(sink: KafkaSink) -> None:
+    bank = telling(sink)
+    sending(bank)
+    first, *_, live = three(bank)
+    (forked,) = fork(bank, first).run_once(ASK).checkpoints
+    assert forked.sinks["teller"].handle.rows, "a fork sends nothing, so it keeps rows"
+    pair = Pair(recorded=live, repeated=forked, ancestor=first.id)
+    assert [*comparable_sinks(pair)] == (["teller"] if sink is OUTBOX else [])

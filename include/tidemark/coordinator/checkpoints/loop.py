@@ -39,7 +39,7 @@ from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.object_keys import delivery_key
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord
+from tidemark.model.checkpoint.store_objects import Closing, DeliveryRecord, Genesis
 from tidemark.ports import PlanRequest
 
 _REFUSALS = (FailureReason.EXPECTATION_FAILED, FailureReason.GATE_ERROR, FailureReason.DECLINED)
@@ -234,8 +234,9 @@ class CheckpointLoop:
     def _repeats_cuts(self, plan: CheckpointPlan) -> bool:
         """Whether a plan continues what a restore has to repeat (adr/0057), which every run plans again."""
         before = self.coordinator.timelines.entry_at(plan.slot.timeline, plan.slot.sequence - 1)
-        repeats_to = before.plan.repeats_to if isinstance(before, Checkpoint) else getattr(before, "repeats_to", 0)
-        return bool(repeats_to)
+        if isinstance(before, Checkpoint):
+            return bool(before.plan.repeats_to)
+        return isinstance(before, Genesis) and bool(before.repeats_to)
 
     def _ended_by_refusal(self, request: PlanRequest) -> Aborted | None:
         """The last plan of the request's run, if the gate or a person refused it and nothing was planned since."""

@@ -158,7 +158,7 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
         if rows is None:
             return _output(task, run, None, ())
         finished = finish_rows(task.warehouse.session, rows, schema, Now())
-        is_final = _ended(before, after)
+        is_final = ended_sql(before, after)
         if task.updates and records is not None:
             still = f"`_changed` = {plan.id}" if before is None else f"`_changed` = {plan.id} AND {_after(before)}"
             found = finished.where(f"({is_final}) OR ({still})").selectExpr("*", f"({is_final}) AS {IS_FINAL}")
@@ -187,7 +187,7 @@ def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, af
         return rows
     # A session that closes has a row that ends with it; its other rows may end anywhere before.
     names = ["_key_group", *(k.name for k in schema.own_keys)]
-    ending = rows.where(_ended(before, after)).select(*names)
+    ending = rows.where(ended_sql(before, after)).select(*names)
     return rows.join(ending, names, "left_semi").select(*rows.columns)
 
 
@@ -207,7 +207,7 @@ def _began(before: int | None, after: int | None, window: StoredWindow) -> str:
     return began if before is None else f"{began} AND {window.outlives_sql(str(before), SPARK)}"
 
 
-def _ended(before: int | None, after: int | None) -> str:
+def ended_sql(before: int | None, after: int | None) -> str:
     """Returns the condition that a row ends after one frontier and not after the next."""
     if after is None:
         return "false"

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.declare.interval_join import IntervalJoin, SelectedField
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.fold.closings import ClosedWindows
+from tidemark.engine.fold.closings import ClosedWindows, ended_sql
 from tidemark.engine.read.frames import NO_PATH, dead_letters, fold, with_computed
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -16,6 +16,7 @@ from tidemark.engine.state.resolve_sql import compact_rows, finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
+from tidemark.model.core.key_texts import short_hash_sql
 from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
@@ -28,7 +29,6 @@ from tidemark.model.schema.interval_joins import (
     RIGHT,
     SIDE,
     SIDES,
-    position_hash_sql,
     position_sql,
 )
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
@@ -170,12 +170,9 @@ def join_batch(task: JoiningBatch, records: DataFrame | None) -> ClosedWindows:
 
 
 def _due(run: DataFrame, stored: DataFrame | None, before: int | None, after: int) -> DataFrame:
-    """The rows whose time is over with this batch."""
-    due = run.where(f"`{END}` <= {SPARK.instant(after)}")
-    if stored is None:
-        return due
-    since = "" if before is None else f" AND `{END}` > {SPARK.instant(before)}"
-    return due.unionByName(stored.where(f"`{END}` <= {SPARK.instant(after)}{since}"))
+    """The rows whose time is over with this batch; left ones of the batch outlive the frontier before it."""
+    parts = [run] if stored is None else [run, stored]
+    return reduce(DataFrame.unionByName, [rows.where(ended_sql(before, after)) for rows in parts])
 
 
 def _pairs(task: JoiningBatch, run: DataFrame) -> DataFrame:
@@ -222,13 +219,17 @@ def _mark_columns(schema: OperatorSchema, plan: CheckpointPlan) -> list[str]:
 
 
 def _pair_columns(join: IntervalJoin) -> list[str]:
-    hashes = f"array({position_hash_sql(f'`{POSITION}`')}, {position_hash_sql('_position')})"
+    hashes = f"array({_hash(POSITION)}, {_hash('_position')})"
     return [*(_field(found) for found in join.selected), *_place(join, f"greatest(`{START}`, _start)", hashes)]
 
 
 def _alone_columns(join: IntervalJoin) -> list[str]:
     at = f"timestamp_micros(unix_micros(`{START}`) + {join.window.keeps_ms(LEFT) * 1000}L)"
-    return [*(_field(found) for found in join.selected), *_place(join, at, f"array({position_hash_sql(POSITION)})")]
+    return [*(_field(found) for found in join.selected), *_place(join, at, f"array({_hash(POSITION)})")]
+
+
+def _hash(position: str) -> str:
+    return short_hash_sql(f"CAST(`{position}` AS BINARY)")
 
 
 def _field(found: SelectedField) -> str:

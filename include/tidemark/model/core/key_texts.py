@@ -2,12 +2,23 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
+from hashlib import sha256
 from uuid import UUID
 
 from tidemark.model.core.default_values import fitting_decimal
 from tidemark.model.core.types import FieldType
 
 _BOOLS = {"true": True, "false": False}
+
+
+def short_hash(text: str) -> int:
+    """Returns 60 bits of the sha256 of a text, which ids of emitted rows have instead of it (adr/0054)."""
+    return int(sha256(text.encode()).hexdigest()[:15], 16)
+
+
+def short_hash_sql(encoded: str) -> str:
+    """Returns the Spark SQL expression of `short_hash` over that of the text in UTF-8."""
+    return f"CAST(conv(substr(sha2({encoded}, 256), 1, 15), 16, 10) AS BIGINT)"
 
 
 def key_value(of: FieldType, text: str) -> object:

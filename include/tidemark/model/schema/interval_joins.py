@@ -8,7 +8,6 @@ bounds of its life in event time as a window, which closes by the frontier of th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, ClassVar
 
 from tidemark.model.core.offsets import Path
@@ -131,16 +130,6 @@ def position_sql(topic_ids: Mapping[str, str]) -> str:
     named = f"CASE topic{cases} ELSE topic END" if cases else "topic"
     numbers = ", ".join(f"CAST({name} AS STRING)" for name in ("`partition`", "`offset`"))
     return f"concat_ws('/', {named}, {numbers}, CAST(_path AS ARRAY<STRING>))"
-
-
-def position_hash(position: str) -> int:
-    """Returns 60 bits of the sha256 of a position: those of both partners are the path of a pair."""
-    return int(sha256(position.encode()).hexdigest()[:15], 16)
-
-
-def position_hash_sql(column: str) -> str:
-    """Returns the Spark SQL expression of `position_hash` over a column."""
-    return f"CAST(conv(substr(sha2(CAST({column} AS BINARY), 256), 1, 15), 16, 10) AS BIGINT)"
 
 
 def joined_struct(keys: Mapping[str, FieldType], left: FieldType, right: FieldType) -> FieldType:

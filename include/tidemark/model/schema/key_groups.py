@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from hashlib import sha256
 
 from tidemark.errors import UsageError
-from tidemark.model.core.key_texts import key_value
+from tidemark.model.core.key_texts import key_value, short_hash, short_hash_sql
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,7 +72,7 @@ def key_group(key: Sequence[object], groups: int) -> int:
 
 def key_hash(key: Sequence[object]) -> int:
     """Returns 60 bits of the sha256 of a key: with the end of a window, the id of its row (adr/0054)."""
-    return int(sha256("\0".join(map(key_text, key)).encode()).hexdigest()[:15], 16)
+    return short_hash("\0".join(map(key_text, key)))
 
 
 def typed_key(schema: OperatorSchema, texts: Sequence[str]) -> tuple[object, ...]:
@@ -98,7 +97,7 @@ def key_group_sql(schema: OperatorSchema, quote: str = '"') -> str:
 
 def key_hash_sql(schema: OperatorSchema, quote: str = '"') -> str:
     """Returns the Spark SQL expression of `key_hash` over the key columns."""
-    return f"CAST(conv(substr(sha2({_key_bytes(schema, quote)}, 256), 1, 15), 16, 10) AS BIGINT)"
+    return short_hash_sql(_key_bytes(schema, quote))
 
 
 def _key_bytes(schema: OperatorSchema, quote: str) -> str:

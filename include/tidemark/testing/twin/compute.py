@@ -8,7 +8,7 @@ from typing import Any
 from tidemark.declare.arrival import input_name, upstream_of, upstreams_of
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.interval_join import IntervalJoin
-from tidemark.declare.operators import Operator, Process
+from tidemark.declare.operators import Fold, Operator, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import DataLostError
 from tidemark.formats.emitted_records import EMITTED_FORMAT
@@ -314,7 +314,8 @@ class MemoryBatch:
         stored = state_rows(self._compute.tables, schema, plan.handles[uid])
         if isinstance(operator, IntervalJoin):
             return join_rows(JoiningTask(join=operator, plan=plan, after=self._now.frontiers.get(uid)), run, stored)
-        closing = MemoryClosing(pipeline=self._compute.pipeline, plan=plan, uid=uid, now=self._now)
+        updates = isinstance(operator, Fold) and operator.emit == "update"
+        closing = MemoryClosing(plan=plan, uid=uid, now=self._now, updates=updates)
         return closing.close(run, stored, self._applied[uid], self._late[uid])
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:

@@ -8,7 +8,7 @@ from typing import Any
 from tidemark.declare.interval_join import IntervalJoin
 from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.core.key_texts import short_hash
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.event_windows import END, START, to_ms
 from tidemark.model.schema.interval_joins import (
@@ -21,14 +21,13 @@ from tidemark.model.schema.interval_joins import (
     SIDES,
     StoredJoin,
     at_path,
-    position_hash,
     position_text,
 )
 from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.testing.twin.fold import Decoded
 from tidemark.testing.twin.merge import compact_rows, resolve_rows
-from tidemark.testing.twin.process import Processed
+from tidemark.testing.twin.process import Processed, sunk_row
 
 Row = Mapping[str, Any]
 _MS = timedelta(milliseconds=1)
@@ -73,7 +72,7 @@ class JoiningTask:
 
 
 def join_rows(task: JoiningTask, run: Sequence[dict[str, Any]], stored: Sequence[Row]) -> Processed:
-    """Returns the pairs of a batch and the left rows that stay alone, and the run; the twin of `engine.fold.joining`.
+    """Returns the pairs of a batch, the left rows that stay alone, and the run; the twin of `engine.fold.joined_pairs`.
 
     Args:
         task: the join.
@@ -98,7 +97,7 @@ def join_rows(task: JoiningTask, run: Sequence[dict[str, Any]], stored: Sequence
     return Processed(
         rows=sorted(made, key=lambda row: (row["_key_group"], _row_key(schema, row))),
         emitted={schema.uid: emitted},
-        sunk={schema.uid: [_sunk(schema, r) for r in emitted]},
+        sunk={schema.uid: [sunk_row(schema.uid, r) for r in emitted]},
         failed={},
     )
 
@@ -134,13 +133,13 @@ def _mark(schema: OperatorSchema, plan: CheckpointPlan, left: Row) -> dict[str, 
 
 
 def _pair(task: JoiningTask, left: Row, right: Row) -> Decoded:
-    path = (position_hash(left[POSITION]), position_hash(right[POSITION]))
+    path = (short_hash(left[POSITION]), short_hash(right[POSITION]))
     return _emitted(task, {LEFT: left, RIGHT: right}, max(left[START], right[START]), path)
 
 
 def _alone(task: JoiningTask, left: Row) -> Decoded:
     at = left[START] + task.join.window.keeps_ms(LEFT) * _MS
-    return _emitted(task, {LEFT: left, RIGHT: None}, at, (position_hash(left[POSITION]),))
+    return _emitted(task, {LEFT: left, RIGHT: None}, at, (short_hash(left[POSITION]),))
 
 
 def _emitted(task: JoiningTask, rows: Mapping[str, Row | None], at: Any, path: tuple[int, ...]) -> Decoded:
@@ -154,8 +153,3 @@ def _emitted(task: JoiningTask, rows: Mapping[str, Row | None], at: Any, path: t
         event_time=at,
         fields={found.name: at_path(records[found.side], found.path) for found in task.join.selected},
     )
-
-
-def _sunk(schema: OperatorSchema, r: Decoded) -> dict[str, Any]:
-    own = (schema.uid, r.topic, r.partition, r.offset, list(r.path))
-    return {**r.fields, **dict(zip((name for name, _ in ROW_ID), own, strict=True))}

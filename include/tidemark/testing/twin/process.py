@@ -9,7 +9,6 @@ from typing import Any
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.outputs import EmittedOutput
-from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.windows import IS_FINAL, late_output
 from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -156,7 +155,7 @@ def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stor
 
 
 def due_keys(schema: OperatorSchema, newest: Mapping[tuple[Any, ...], Sequence[Row]], rules: FiringRules) -> list[Any]:
-    """Returns the keys with a stored timer that fires, with records or without; the twin of `engine.process.timers`."""
+    """Returns the keys with a stored timer that fires, with records or not; the twin of `engine.process.due_timers`."""
     field = schema.timers
     assert field is not None  # noqa: S101  (for the type checker: it has timers)
     timers = {key: [row for row in rows if row["_field"] == field.name] for key, rows in newest.items()}
@@ -207,16 +206,16 @@ class MemoryClosing:
     """A fold with windows in one checkpoint.
 
     Attributes:
-        pipeline: the declaration.
         plan: the checkpoint's plan.
         uid: the fold.
         now: the clocks after the batch.
+        updates: whether rows of open windows go to its sink, too.
     """
 
-    pipeline: Pipeline
     plan: CheckpointPlan
     uid: str
     now: Now
+    updates: bool
 
     def close(
         self, run: Sequence[dict[str, Any]], stored: Iterable[Row], applied: Sequence[Decoded], late: Sequence[Decoded]
@@ -236,14 +235,14 @@ class MemoryClosing:
         closed = [row for row in ended if after is not None and to_ms(row[END]) <= after]
         final = sorted((_emitted(schema, row) for row in closed), key=lambda r: r.position)
         sunk = final
-        if getattr(self.pipeline.operator(self.uid), "emit", "final") == "update":
+        if self.updates:
             final = [replace(r, fields={**r.fields, IS_FINAL: True}) for r in final]
             sunk = [*final, *self._updates((row for row in ended if row not in closed), applied)]
-        emitted, rows = {self.uid: final}, {self.uid: [_sunk_window(self.uid, r) for r in sunk]}
+        emitted, rows = {self.uid: final}, {self.uid: [sunk_row(self.uid, r) for r in sunk]}
         if schema.keeps_late:
             output = late_output(self.uid)
             emitted[output] = sorted((replace(r, path=(*r.path, 0), key=()) for r in late), key=lambda r: r.position)
-            rows[output] = [_sunk_window(output, r) for r in emitted[output]]
+            rows[output] = [sunk_row(output, r) for r in emitted[output]]
         sessions = {(*_own_key(schema, row), row[END]): row[START] for row in closed if self._window.is_merged}
         return Processed(
             rows=[row for row in run if self._window.outlives(row, after) or _continues(schema, row, sessions)],
@@ -302,6 +301,7 @@ def _emitted(schema: OperatorSchema, row: Row) -> Decoded:
     )
 
 
-def _sunk_window(output: str, r: Decoded) -> dict[str, Any]:
+def sunk_row(output: str, r: Decoded) -> dict[str, Any]:
+    """Returns an emitted record as a row of the sink of an output."""
     own = (output, r.topic, r.partition, r.offset, list(r.path))
     return {**r.fields, **dict(zip((name for name, _ in ROW_ID), own, strict=True))}
