@@ -43,6 +43,10 @@ LONG_WITH_SERVICES = (
         "tests/engine/test_gates_alike.py",
         "tests/engine/test_compaction.py",
         "tests/engine/test_filtering.py",
+        "tests/engine/test_windows.py",
+        "tests/engine/test_day_windows.py",
+        "tests/engine/test_timers.py",
+        "tests/engine/test_interval_joins.py",
         "tests/weather",
     ],
 )
