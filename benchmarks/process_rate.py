@@ -23,6 +23,7 @@ from tests.support.spark_warehouse import warehouse_of
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process.process_operator import ProcessTask, run_process
 from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.processing.shapes import record_shape
 from tidemark.settings import load_settings
 
 QUICK = os.environ.get("BENCH") == "quick"
@@ -103,7 +104,7 @@ def _measured(address: str) -> Iterator[float]:
         warehouse=warehouse_of(spark, Path()),
         plan=plan_of(pipeline, 1, {}),
         operator=operator,
-        record=Flight,
+        record=record_shape(Flight),
         records=kept,
         applied=RECORDS,
     )

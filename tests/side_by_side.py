@@ -47,6 +47,7 @@ LONG_WITH_SERVICES = (
         "tests/engine/test_day_windows.py",
         "tests/engine/test_timers.py",
         "tests/engine/test_interval_joins.py",
+        "tests/engine/test_co_process.py",
         "tests/weather",
     ],
 )

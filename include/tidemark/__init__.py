@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark import formats, state, targets, testing
     from tidemark.api import Warehouse, open
+    from tidemark.declare.co_process import CoProcess
     from tidemark.declare.flat_map import FlatMap
     from tidemark.declare.interval_join import IntervalJoin
     from tidemark.declare.operators import Fold, Process
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Broadcast",
+    "CoProcess",
     "ConsoleSink",
     "DeltaSink",
     "DeltaTable",
@@ -52,6 +54,7 @@ __all__ = [
 
 _HOMES = {
     "Broadcast": "tidemark.declare.sources",
+    "CoProcess": "tidemark.declare.co_process",
     "ConsoleSink": "tidemark.sinks.console",
     "DeltaSink": "tidemark.sinks.delta",
     "DeltaTable": "tidemark.declare.sources",

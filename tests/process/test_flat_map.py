@@ -17,6 +17,7 @@ from tidemark import DeltaSink, FlatMap, Fold, state
 from tidemark.engine.process.process_operator import mapped_rows
 from tidemark.errors import IncompatibleStateError, ProcessFunctionError, UsageError
 from tidemark.operations.reads import state_schema_of
+from tidemark.processing.shapes import record_shape
 
 
 def test_spark_gives_the_rows_of_the_twin_and_of_plain_lists(spark: SparkSession, tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_records_are_not_moved_before_the_function(spark: SparkSession) -> None:
     (words,) = (o for o in pipeline().operators if isinstance(o, FlatMap))
     printed = io.StringIO()
     with redirect_stdout(printed):
-        mapped_rows(words, Verse, raw).explain()
+        mapped_rows(words, record_shape(Verse), raw).explain()
     plan = printed.getvalue()
     assert "MapInArrow" in plan
     assert "Exchange" not in plan and "Sort" not in plan

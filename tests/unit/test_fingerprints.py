@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.declare.pipeline import code_text
+from tidemark.model.core.canonical import code_text
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = """

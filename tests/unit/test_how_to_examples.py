@@ -21,6 +21,7 @@ PAGES = (
     "windows",
     "late-data",
     "keep-state-with-process",
+    "process-several-inputs",
     "quality-gate",
     "read-a-debezium-topic",
     "several-sources-and-broadcast",

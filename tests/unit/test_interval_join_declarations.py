@@ -53,7 +53,7 @@ def declared(**changed: Any) -> Pipeline:
     ("changed", "why"),
     [
         ({"right": "orders"}, "name two different inputs"),
-        ({"right": "parcels"}, "give the key of both inputs"),
+        ({"right": "parcels"}, "give the key of each input"),
         ({"how": "outer"}, 'give "inner" or "left"'),
         ({"within": "1h"}, "give two distances"),
         ({"within": ("1h", "0h")}, "the first one is greater"),
@@ -61,7 +61,7 @@ def declared(**changed: Any) -> Pipeline:
         ({"closes_by": "never"}, "logical_time"),
         ({"lateness": "-1m"}, "lateness"),
         ({"sink": ConsoleSink("c")}, "ConsoleSink for a join"),
-        ({"key_by": {"orders": "id"}}, "give the key of both inputs"),
+        ({"key_by": {"orders": "id"}}, "give the key of each input"),
         ({"key_by": {"orders": ("id", "number"), "shipments": "order_id"}}, "as many fields of each input"),
         ({"key_by": {"orders": "id", "shipments": "region"}}, "id of orders is STRING, region of shipments BIGINT"),
         ({"key_by": {"orders": "id", "shipments": "nowhere"}}, "shipments has no such field"),

@@ -34,9 +34,11 @@ def input_name(pipeline: Pipeline, uid: str) -> str:
         raise NotFoundError(
             f"no operator {uid!r} in pipeline {pipeline.name}", next=f"name one of: {', '.join(pipeline.uids)}."
         )
-    if pipeline.schemas()[uid].interval_join is not None:
+    schema = pipeline.schemas()[uid]
+    if schema.several_inputs:
+        what = "has several inputs" if schema.interval_join is None else "is an interval join"
         raise UsageError(
-            f"{uid} is an interval join: a redrive of its dead letters is not supported yet",
+            f"{uid} {what}: a redrive of its dead letters is not supported yet",
             safe="nothing was written; the letters are kept.",
             next="repeat the checkpoints with the corrected code by a backfill.",
         )
@@ -100,8 +102,7 @@ def arrival_reasons(pipeline: Pipeline, uid: str) -> list[str]:
 
 def _clocked_before(pipeline: Pipeline, uid: str) -> str | None:
     """Returns the windows, the timers or the join whose rows reach an operator; None if only records of Kafka do."""
-    name = upstream_of(pipeline, uid)
-    while name is not None:
+    for name in upstreams_of(pipeline, uid):
         above = operator_of(name, pipeline.schemas())
         schema = pipeline.schemas()[above]
         if schema.interval_join is not None:
@@ -110,7 +111,8 @@ def _clocked_before(pipeline: Pipeline, uid: str) -> str | None:
             return f"the closed windows of {above}"
         if schema.timers is not None:
             return f"the timers of {above}"
-        name = upstream_of(pipeline, above)
+        if found := _clocked_before(pipeline, above):
+            return found
     return None
 
 

@@ -115,7 +115,7 @@ class IntervalJoin:
         for name in (self.uid, self.was) if self.was else (self.uid,):
             checked_name("uid", name)
         _check_options(self)
-        object.__setattr__(self, "key_by", _keys(self))
+        object.__setattr__(self, "key_by", keys_of_inputs(self.uid, self.inputs, self.key_by))
         object.__setattr__(self, "select", dict(self.select))
         check_outputs(self.uid, self.outputs)
         _check_select(self)
@@ -244,17 +244,28 @@ def _check_options(join: IntervalJoin) -> None:
         )
 
 
-def _keys(join: IntervalJoin) -> dict[str, tuple[str, ...]]:
-    given = join.key_by
-    if not isinstance(given, Mapping) or set(given) != {*join.inputs}:
+def keys_of_inputs(
+    uid: str, inputs: Sequence[str], given: Mapping[str, str | Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Returns the key fields of each input.
+
+    Args:
+        uid: the operator.
+        inputs: its inputs.
+        given: a field or several of each.
+
+    Raises:
+        DeclarationError: an input is missing, or their numbers of fields differ.
+    """
+    if not isinstance(given, Mapping) or set(given) != {*inputs}:
+        named = ", ".join(f'"{name}": "id"' for name in inputs)
         raise DeclarationError(
-            f"{join.uid}: key_by={given!r}",
-            next=f'give the key of both inputs, as in key_by={{"{join.left}": "id", "{join.right}": "id"}}.',
+            f"{uid}: key_by={given!r}", next=f"give the key of each input, as in key_by={{{named}}}."
         )
-    found = {name: (of,) if isinstance(of, str) else tuple(of) for name, of in given.items()}
-    left, right = found[join.left], found[join.right]
-    if not left or len(left) != len(right) or len(set(left)) != len(left):
-        raise DeclarationError(f"{join.uid}: key_by={given!r}", next="name as many fields of each input, in order.")
+    found = {name: (of,) if isinstance(of := given[name], str) else tuple(of) for name in inputs}
+    first = found[inputs[0]]
+    if not first or any(len(of) != len(first) for of in found.values()) or len(set(first)) != len(first):
+        raise DeclarationError(f"{uid}: key_by={given!r}", next="name as many fields of each input, in order.")
     return found
 
 

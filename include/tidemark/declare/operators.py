@@ -371,7 +371,7 @@ class Process:
     """
 
     uid: str
-    key_by: str | Sequence[str] | Mapping[str, str] = field(kw_only=True, hash=False)
+    key_by: str | Sequence[str] | Mapping[str, Any] = field(kw_only=True, hash=False)
     state: type[Keyed] = field(kw_only=True)
     where: str | None = field(default=None, kw_only=True)
     function: ProcessFunction = field(kw_only=True)
@@ -407,11 +407,15 @@ class Process:
 
     def bind(self, record: FieldType) -> OperatorSchema:
         """Returns the stored schema for a record type; see `Fold.bind`."""
+        return self.bound(bind_keys(self.uid, self.key_by, record), record)
+
+    def bound(self, keys: tuple[KeyColumn, ...], record: FieldType) -> OperatorSchema:
+        """Returns the stored schema for key columns that are bound already."""
         fields = tuple(bind_process_field(self.uid, d) for d in self.state.descriptors)
         fields += () if self.on_timer is None else (timer_field(),)
         schema = OperatorSchema(
             self.uid,
-            bind_keys(self.uid, self.key_by, record),
+            keys,
             fields,
             kind="process",
             clock=one_clock(self.uid, fields),

@@ -1,14 +1,11 @@
 """A pipeline as a frozen value; importing its file needs neither Spark nor Airflow."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from types import CodeType, FunctionType
+from datetime import timedelta
 from typing import Any
 
+from tidemark.declare.co_process import CoProcess, bind_co_process
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.interval_join import IntervalJoin, bind_join
 from tidemark.declare.operators import Fold, Operator, Process
@@ -18,7 +15,7 @@ from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, 
 from tidemark.declare.windows import with_closed_row
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
-from tidemark.model.core.canonical import checksum
+from tidemark.model.core.canonical import checksum, code_text
 from tidemark.model.core.clocks import WatermarkRule
 from tidemark.model.core.names import checked_name
 from tidemark.model.core.ttl import checked_keep_for
@@ -34,9 +31,6 @@ __all__ = [
 # The fingerprint of a pipeline: the parts of each declaration that decide results.
 BESIDE = "@"
 """Starts the suffix of a module name that only distinguishes files of one name in one process (`environment`)."""
-
-_PLAIN = (str, bytes, int, float, date, time, timedelta, Decimal, Enum)
-"""Types whose `repr` is the same in every process."""
 
 
 def of_source(source: KafkaSource) -> dict[str, Any]:
@@ -55,6 +49,8 @@ def of_operator(operator: Operator) -> dict[str, Any]:
             "emits": _emitted_to_json(operator),
             "on_error": operator.on_error,
         }
+    if isinstance(operator, CoProcess):
+        found["inputs"] = {name: list(operator.key_by[name]) for name in operator.inputs}
     if isinstance(operator, IntervalJoin):
         found |= {"select": dict(operator.select), "emits": _emitted_to_json(operator)}
     if isinstance(operator, Process):
@@ -65,6 +61,8 @@ def of_operator(operator: Operator) -> dict[str, Any]:
             "on_error": operator.on_error,
             "max_state_bytes": operator.max_state_bytes,
         }
+        if operator.on_timer is not None:
+            found["on_timer"] = code_text(operator.on_timer)
         if operator.lists:
             lists = operator.lists.lists
             found["operator_state"] = [[x.name, x.mode.value, type_to_json(x.element)] for x in lists]
@@ -80,80 +78,6 @@ def _emitted_to_json(operator: Operator) -> Any:
 def of_gate(gate: Callable[..., object] | None) -> str | None:
     """Returns the name of a gate; it is the same in a process that has imported another file of that name before."""
     return None if gate is None else f"{gate.__module__.partition(BESIDE)[0]}.{gate.__qualname__}"
-
-
-def code_text(function: object) -> str:
-    """Returns the text of a function: its name, constants and byte code, and what its own module adds to it.
-
-    Functions of the same module that it calls count with their own text, and plain values with theirs, so correcting a
-    limit in a constant or a helper changes the code. Classes, and everything in other modules, count by name only.
-    """
-    return _text(function, set())
-
-
-def _text(function: object, seen: set[CodeType]) -> str:
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    if not isinstance(function, FunctionType):
-        return name
-    seen.add(function.__code__)
-    used = [
-        f"{of}={text}" for of, value in _used(function) if (text := _text_of_used(function, value, seen)) is not None
-    ]
-    return " ".join([name, _code(function.__code__), *([f"[{', '.join(used)}]"] if used else [])])
-
-
-def _used(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Returns the names that a function, or one nested in it, may look up when it is called, with their values."""
-    code = function.__code__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # the cell is still empty
-            yield name, cell.cell_contents
-    yield "defaults", function.__defaults__ or ()
-    yield "keyword defaults", function.__kwdefaults__ or {}
-    there = function.__globals__
-    yield from ((name, there[name]) for name in sorted(_names(code)) if name in there)
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
-    return set(code.co_names).union(*inner)
-
-
-def _text_of_used(function: FunctionType, value: object, seen: set[CodeType]) -> str | None:
-    """Returns the text of a value that a function uses; None if it is empty or counts by its name only."""
-    if isinstance(value, FunctionType):
-        known = value.__module__ != function.__module__ or value.__code__ in seen
-        return None if known else _text(value, seen)
-    return _plain(value) if _is_plain(value) and value not in ((), {}) else None
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return all(_is_plain(k) and _is_plain(v) for k, v in value.items())
-    if isinstance(value, tuple | list | set | frozenset):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, _PLAIN)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_plain(k)}: {_plain(v)}' for k, v in value.items())}}}"
-    if isinstance(value, set | frozenset):
-        # The order of a set of texts differs between processes.
-        return f"set({sorted(map(_plain, value))})"
-    if isinstance(value, tuple | list):
-        return f"({', '.join(map(_plain, value))})"
-    return repr(value)
-
-
-def _code(code: CodeType) -> str:
-    return f"{code.co_code.hex()} {[_constant(c) for c in code.co_consts]} {code.co_names}"
-
-
-def _constant(value: object) -> str:
-    if isinstance(value, frozenset):
-        return f"frozenset({sorted(map(repr, value))})"
-    return _code(value) if isinstance(value, CodeType) else repr(value)
 
 
 ONLY = "records"
@@ -244,7 +168,7 @@ class Pipeline:
         """Gives the rows of closed windows their columns, in order, because one operator may read those of another."""
         for operator in self.in_order():
             if isinstance(operator, Fold) and operator.window is not None:
-                bound = with_closed_row(operator, self._schema_of(operator), self.record_class(operator))
+                bound = with_closed_row(operator, self._schema_of(operator), self.record_class(self.input_of(operator)))
                 object.__setattr__(self, "operators", tuple(bound if o is operator else o for o in self.operators))
 
     def is_bounded(self, max_records: int | None = None) -> bool:
@@ -294,15 +218,14 @@ class Pipeline:
         """The uids of broadcast states, then those of operators, each after the operator whose records it gets."""
         return (*(b.uid for b in self.broadcast), *(o.uid for o in self.in_order()))
 
-    def record_class(self, operator: Operator) -> type:
-        """Returns the dataclass of the records that an operator gets."""
-        name = self.input_of(operator)
+    def record_class(self, name: str) -> type:
+        """Returns the dataclass of the records of a source or an output."""
         return self.sources[name].record if name in self.sources else self.outputs[name].emits
 
     def may_fail(self, name: str) -> bool:
         """Whether a function may turn good records of an input into dead letters, so that their raw bytes are kept."""
         functions = [o for o in self.operators if isinstance(o, Process | FlatMap)]
-        return any(o.on_error == "dead_letter" for o in functions if self.input_of(o) == name)
+        return any(o.on_error == "dead_letter" for o in functions if name in self.inputs_of(o))
 
     @property
     def outputs(self) -> dict[str, EmittedOutput]:
@@ -313,7 +236,7 @@ class Pipeline:
     def recorded_inputs(self) -> dict[str, str]:
         """The input of every operator with one: plans record it with FlatMaps, windows, timers or several outputs."""
         emitting = any(isinstance(o, FlatMap) or len(o.outputs) > 1 for o in self.operators) or self.clocked
-        return {o.uid: self.input_of(o) for o in self.operators if emitting and not isinstance(o, IntervalJoin)}
+        return {o.uid: self.input_of(o) for o in self.operators if emitting and len(self.inputs_of(o)) == 1}
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Returns the uids of broadcast states, then of operators, that read an input or what an operator emits."""
@@ -326,8 +249,11 @@ class Pipeline:
         return found | {o.uid: self._schema_of(o) for o in self.operators}
 
     def _schema_of(self, operator: Operator) -> OperatorSchema:
-        if isinstance(operator, IntervalJoin):
-            return bind_join(operator, self.sources, [self.input_record(n, operator.uid) for n in operator.inputs])
+        if isinstance(operator, IntervalJoin | CoProcess):
+            records = [self.input_record(name, operator.uid) for name in operator.inputs]
+            if isinstance(operator, IntervalJoin):
+                return bind_join(operator, self.sources, records)
+            return bind_co_process(operator, self.sources, records)
         bound, name = operator.bind(self.record_of(operator)), self.input_of(operator)
         return bind_changes(bound, self.sources[name]) if name in self.sources else bound
 
@@ -342,6 +268,8 @@ class Pipeline:
         Raises:
             DeclarationError: the input is neither a source nor an operator that emits, or a join does not fit.
         """
+        if isinstance(operator, CoProcess):
+            return operator.united([self.input_record(name, operator.uid) for name in operator.inputs])
         found = self.input_record(self.input_of(operator), operator.uid)
         if not (isinstance(operator, Fold) and operator.joins):
             return found
@@ -378,7 +306,9 @@ class Pipeline:
 
     def inputs_of(self, operator: Operator) -> tuple[str, ...]:
         """Returns the names of all sources and outputs whose records an operator gets."""
-        return operator.inputs if isinstance(operator, IntervalJoin) else (self.input_of(operator),)
+        if isinstance(operator, IntervalJoin | CoProcess):
+            return tuple(operator.inputs)
+        return (self.input_of(operator),)
 
     def in_order(self) -> tuple[Operator, ...]:
         """The operators, each after those whose emitted records it gets.

@@ -17,13 +17,14 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
-from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch, records_of_sides, refused_of_sides
+from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch
 from tidemark.engine.process.due_timers import DueKeys, find_due
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, late_sql, with_computed
+from tidemark.engine.read.several_inputs import records_of_inputs, refused_of_inputs
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -41,6 +42,7 @@ from tidemark.model.kinds.base.sql import overflows_of
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
 from tidemark.ports.registries import OpenBook
+from tidemark.processing.record_shapes import shape_of_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +112,12 @@ class SparkCompute:
         }
 
     def refuse_recreated(self, plan: CheckpointPlan) -> None:
-        """Compares the ids of the topics that were read with the plan, if there is a log.
+        """Compares the ids of the topics that were read with the plan; a paused topic may be deleted.
 
         Raises:
             DataLostError: a topic has a different id than in the plan.
         """
         if self.log is not None:
-            # Only topics that were read: a paused topic may be deleted.
             read = sorted({tp.topic for name in self.pipeline.inputs for tp in plan.ranges_of(name)})
             refuse_recreated({topic: plan.topic_ids[topic] for topic in read}, self.log.topic_ids(read))
 
@@ -180,20 +181,19 @@ class SparkBatch:
 
     def _run_function(self, operator: Process | FlatMap) -> ProcessFrame:
         compute, uid = self._compute, operator.uid
-        record = compute.pipeline.record_class(operator)
+        record = shape_of_records(compute.pipeline, operator)
         if isinstance(operator, FlatMap):
             applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
             again = self._letters_again[uid].blocked if uid in self._letters_again else ()
             return run_flat_map(operator, record, applied, [*self._blocked, *again])
         self._find_due(uid)
-        count = self.counts[uid].applied
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,
             operator=operator,
             record=record,
-            records=self._numbered(uid) if count else None,
-            applied=count,
+            records=self._numbered(uid) if self.counts[uid].applied else None,
+            applied=self.counts[uid].applied,
             broadcast=self._broadcast.values() if operator.takes_broadcast else {},
             due=self._due.get(uid),
         )
@@ -261,7 +261,7 @@ class SparkBatch:
         """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
         letters = self._letters(uid)
         with translate_spark_errors():
-            is_encoded = self._fed_with(uid) is None or self._plan.schemas[uid].interval_join is not None
+            is_encoded = self._fed_with(uid) is None or bool(self._plan.schemas[uid].several_inputs)
             letters = letters if is_encoded else encode_emitted(letters)
             order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
             done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]), order)
@@ -359,7 +359,7 @@ class SparkBatch:
     def _remember_refused(self, uid: str) -> None:
         """Finds the redriven records that a process refused again, if a sink is behind it; see `Ack.refused_again`."""
         redrive = self._plan.redrive_of(uid)
-        if redrive is None or not redrive.sinks or not self.counts[uid].refused_again:
+        if redrive is None or not (redrive.sinks and self.counts[uid].refused_again):
             return
         place = ["topic", "partition", "offset"]
         with translate_spark_errors():
@@ -371,8 +371,8 @@ class SparkBatch:
     def _counted(self, uid: str, names: Sequence[str]) -> UidCounts:
         if not any(map(self._got_from, names)):
             return UidCounts(applied=0, dead_lettered=0)
+        schema = self._plan.schemas[uid]
         with translate_spark_errors():
-            schema = self._plan.schemas[uid]
             conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false", "read": "true"}
             conditions["late"] = late_sql(schema) or "false"
             counts = (F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items())
@@ -388,7 +388,6 @@ class SparkBatch:
         return sum(done.emitted.get(output, 0) for done in self._processed.values())
 
     def _emitting(self, output: str) -> ProcessFrame | ClosedWindows:
-        """Returns the frame of the operator of an output."""
         return self._processed[operator_of(output, self._plan.schemas)]
 
     def _outputs(self) -> dict[str, ProcessFrame | ClosedWindows]:
@@ -413,9 +412,8 @@ class SparkBatch:
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
         with translate_spark_errors():
-            return self._sorted(
-                uid, copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid]), folder
-            )
+            rows = copied_frame(self._compute.spark, self._plan.schemas[uid], self._copies[uid])
+            return self._sorted(uid, rows, folder)
 
     def _sorted(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
         schema = self._plan.schemas[uid]
@@ -426,10 +424,11 @@ class SparkBatch:
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
         schema = self._plan.schemas[uid]
-        if schema.interval_join is not None:
-            return records_of_sides(self._compute.pipeline, self._plan, uid, self._frames())
-        frames = [frame for name, frame in self._frames().items() if uid in self._compute.pipeline.readers(name)]
-        found = [self._joined(uid, frame) for frame in frames[:1]]
+        pipeline, frames = self._compute.pipeline, self._frames()
+        if schema.several_inputs:
+            found = [records_of_inputs(pipeline, self._plan, uid, frames)]
+        else:
+            found = [self._joined(uid, frame) for name, frame in frames.items() if uid in pipeline.readers(name)]
         dropped = blocked_column(schema, self._blocked)
         kept = found if dropped is None else [frame.where(~dropped) for frame in found]
         if uid in self._redriven:
@@ -450,8 +449,9 @@ class SparkBatch:
     def _letters(self, uid: str) -> DataFrame:
         """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
         schema = self._plan.schemas[uid]
-        if schema.interval_join is not None:
-            return refused_of_sides(self._compute.pipeline, self._plan, uid, self._frames())
+        if schema.several_inputs:
+            failed = self._failing[uid].letters if uid in self._failing else None
+            return refused_of_inputs(self._compute.pipeline, self._plan, uid, self._frames(), failed)
         emitted = self._fed_with(uid)
         letters = dead_letters(self._records(uid), schema, emitted)
         if uid in self._failing:
@@ -465,7 +465,7 @@ class SparkBatch:
         return failed or joined or self.counts[uid].refused_again > 0 or self._is_fed(uid)
 
     def _is_fed(self, uid: str) -> bool:
-        """Whether an operator gets records that another one emitted; they have the column `_path`."""
+        """Whether an operator gets records that another one emitted, with `_path`."""
         return upstream_of(self._compute.pipeline, uid) is not None
 
     def _fed_with(self, uid: str) -> FieldType | None:

@@ -21,6 +21,7 @@ from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.live import StateResult, StateType, StoredRow, settle
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
+from tidemark.processing.record_shapes import named_records
 from tidemark.processing.shapes import Shape, shape_of
 from tidemark.processing.timer_merge import FiringRules, Takes, TimerMerge
 from tidemark.processing.value_codec import DoesNotFit
@@ -170,7 +171,7 @@ class Processing:
                 merge = TimerMerge(processing=self, key=key, live=live, clock=clock, emitted=emitted, task=out.task)
                 fired = merge.pass_records(cells[TIMERS], waiting if first is None else chain((first,), waiting))
             elif first is not None:
-                self._call(key, clock.handed(chain((first,), waiting)), live, clock, emitted, out.task)
+                self._call(key, self.handed(clock, chain((first,), waiting)), live, clock, emitted, out.task)
             came_to = settle(cells.values())
         except MemoryError:
             raise
@@ -225,6 +226,11 @@ class Processing:
             output, fields = self.encoder.encode(item)
             path = (*at.path, next(numbers[output]))
             emitted.append(Emitted(at.topic, at.partition, at.offset, path, at.event_time, fields, output))
+
+    def handed(self, clock: KeyClock, records: Iterable[PositionedRecord]) -> Iterator[Any]:
+        """Yields records as the function gets them, one by one; of several inputs each with the name of its input."""
+        inputs = self.state.schema.co_inputs
+        return named_records(inputs, clock.handed(records)) if inputs else clock.handed(records)
 
     def given_key(self, key: Key) -> Any:
         """Returns the key that the function gets: one value, or a tuple of several."""

@@ -304,7 +304,7 @@ class TimerMerge:
 
     def _pass(self, stretch: Iterator[PositionedRecord], timers: KeyTimers) -> None:
         takes = self.processing.takes_of_function
-        handed = [self.processing.given_key(self.key), self.clock.handed(stretch), self.live]
+        handed = [self.processing.given_key(self.key), self.processing.handed(self.clock, stretch), self.live]
         handed += [self.processing.broadcast] if takes.broadcast else []
         found = self.processing.operator.function(*handed, **self._named(takes, timers))
         self.processing.collect(found, self.clock, self.emitted)

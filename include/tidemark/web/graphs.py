@@ -163,8 +163,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
 
 def _inputs_of(plan: CheckpointPlan, uid: str) -> tuple[str, ...]:
     """The sources and outputs that an operator reads; empty if the plan does not say."""
-    join = plan.schemas[uid].interval_join
-    return join.inputs if join is not None else tuple(filter(None, [plan.inputs.get(uid)]))
+    return plan.schemas[uid].several_inputs or tuple(filter(None, [plan.inputs.get(uid)]))
 
 
 def _read_by(graph: _Graph, plan: CheckpointPlan, uid: str) -> Iterator[str]:

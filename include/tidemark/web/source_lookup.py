@@ -73,7 +73,7 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
     """
     schema = plan.schemas[uid]
     wanted = parse_key(schema, key)
-    if schema.interval_join is not None or schema.joined_by(p for column in schema.keys for p in column.paths):
+    if schema.several_inputs or schema.joined_by(p for column in schema.keys for p in column.paths):
         return None
     record, keys_only = _record_of(_key_fields(schema)), replace(schema, where=None)
     columns = [(column.name, column.type) for column in schema.own_keys]

@@ -1,16 +1,14 @@
 """Interval joins in Spark: records of both inputs become rows of one operator, and rows become pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
 
 from tidemark.declare.interval_join import IntervalJoin, SelectedField
-from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.closings import ClosedWindows, ended_sql
-from tidemark.engine.read.frames import NO_PATH, dead_letters, fold, with_computed
-from tidemark.engine.session.python_workers import encode_emitted
+from tidemark.engine.read.frames import fold
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows, finish_rows
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -18,7 +16,6 @@ from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.key_texts import short_hash_sql
 from tidemark.model.core.ttl import Now
-from tidemark.model.kinds.base.sql import record_path, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.event_windows import END, START
 from tidemark.model.schema.interval_joins import (
@@ -29,71 +26,8 @@ from tidemark.model.schema.interval_joins import (
     RIGHT,
     SIDE,
     SIDES,
-    position_sql,
 )
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-
-
-def joined_records(records: DataFrame, join: IntervalJoin, plan: CheckpointPlan, side: str) -> DataFrame:
-    """Returns decoded records of one side as records of the join, with its computed columns; see `joined_struct`.
-
-    Args:
-        records: the records of a source, or those that an operator emits, which have `_path`.
-        join: the declaration.
-        plan: the plan.
-        side: the side.
-    """
-    schema = plan.schemas[join.uid]
-    types = {f.source: f.type.sql for f in schema.fields}
-    paths = join.key_by[dict(zip(SIDES, join.inputs, strict=True))[side]]
-    keys = ", ".join(
-        f"'{key.name}', {spark(record_path(path))}" for key, path in zip(schema.own_keys, paths, strict=True)
-    )
-    held = {of: f"CAST({'record' if of == side else 'NULL'} AS {types[of]})" for of in SIDES}
-    struct = (
-        f"named_struct('side', '{side}', 'position', {position_sql(plan.topic_ids)}, 'key', named_struct({keys}),"
-        f" '{LEFT}', {held[LEFT]}, '{RIGHT}', {held[RIGHT]}, 'matched', CAST(NULL AS BOOLEAN))"
-    )
-    if "_path" not in records.columns:
-        records = records.selectExpr("*", f"{NO_PATH} AS _path")
-    headers = [] if "headers" not in records.columns else ["headers"]
-    here = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "`timestamp`", "event_time")
-    made = f"CASE WHEN record IS NOT NULL THEN {struct} END AS record"
-    return with_computed(records.selectExpr(*here, made, "_reason", "key", "value", *headers), [schema], plan)
-
-
-def sides_of(
-    pipeline: Pipeline, plan: CheckpointPlan, uid: str, frames: Mapping[str, DataFrame]
-) -> dict[str, DataFrame]:
-    """Returns the records of each side of a join that has some, from `joined_records`.
-
-    Args:
-        pipeline: the declaration.
-        plan: the plan.
-        uid: the join.
-        frames: the records of the sources and outputs that have some, by name.
-    """
-    (join,) = (o for o in pipeline.operators if isinstance(o, IntervalJoin) and o.uid == uid)
-    named = {side: name for side, name in zip(SIDES, join.inputs, strict=True) if name in frames}
-    return {side: joined_records(frames[name], join, plan, side) for side, name in named.items()}
-
-
-def records_of_sides(pipeline: Pipeline, plan: CheckpointPlan, uid: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Returns the records of both sides of a join; see `sides_of`."""
-    sides = sides_of(pipeline, plan, uid, frames)
-    return reduce(DataFrame.unionByName, [side.drop("headers") for side in sides.values()])
-
-
-def refused_of_sides(pipeline: Pipeline, plan: CheckpointPlan, uid: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Returns the dead letters of a join; records that an operator emitted are encoded. See `sides_of`."""
-    schema, found = plan.schemas[uid], list[DataFrame]()
-    (inputs,) = (o.inputs for o in pipeline.operators if isinstance(o, IntervalJoin) and o.uid == uid)
-    for side, records in sides_of(pipeline, plan, uid, frames).items():
-        name = inputs[SIDES.index(side)]
-        emitted = pipeline.input_record(name) if name in pipeline.outputs else None
-        letters = dead_letters(records, schema, emitted, f"record.`{side}`")
-        found.append(letters if emitted is None else encode_emitted(letters))
-    return reduce(DataFrame.unionByName, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.declare.co_process import CoProcess
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.engine.process.arrow_values import object_reader
@@ -40,6 +41,7 @@ from tidemark.engine.process.process_worker import (
 )
 from tidemark.engine.process.subtasks import parallelism, partition_by_task
 from tidemark.engine.read.frames import NO_PATH, access_sql, letter_columns, with_keys
+from tidemark.engine.read.several_inputs import input_number_sql
 from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
@@ -58,7 +60,7 @@ from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.process_records import Output
 from tidemark.processing.processor import Processing
-from tidemark.processing.shapes import Shape, record_shape
+from tidemark.processing.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,8 @@ class ProcessTask:
         warehouse: the warehouse, with the session of the attempt.
         plan: the plan that is executed.
         operator: the declaration.
-        record: dataclass of its records.
-        records: decoded records of its input with the column `_path`, including those that it cannot apply; None if it
+        record: shape of its records.
+        records: decoded records of its inputs with the column `_path`, including those that it cannot apply; None if it
             applies none.
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
@@ -80,7 +82,7 @@ class ProcessTask:
     warehouse: SparkWarehouse
     plan: CheckpointPlan
     operator: Process
-    record: type
+    record: Shape
     records: DataFrame | None
     applied: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
@@ -157,11 +159,11 @@ class ProcessFrame:
     def _number(self, output: str) -> int:
         return [made.uid for made in self.operator.outputs].index(output)
 
-    def letters(self, records: DataFrame, emitted: FieldType | None) -> DataFrame:
+    def letters(self, records: DataFrame, emitted: FieldType | None, at: str = "record") -> DataFrame:
         """Returns dead letters for the records that the function failed on, in `letter_columns`."""
         place = ["topic", "partition", "offset", "_path"]
         why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
-        return records.join(why, place).selectExpr(*letter_columns(self.operator.uid, "why", emitted))
+        return records.join(why, place).selectExpr(*letter_columns(self.operator.uid, "why", emitted, at))
 
     def count_failed(self, redriven: DataFrame) -> int:
         """Counts the redriven records, which have `_path`, that the function failed on."""
@@ -184,7 +186,9 @@ def run_process(task: ProcessTask) -> ProcessFrame:
         EngineError: Spark failed.
     """
     with translate_spark_errors():
-        rows = _streamed(task).persist()
+        rows = _streamed(task)
+        # Cut off from the plans of its inputs: Connect cannot return a plan of over a hundred levels.
+        rows = rows.localCheckpoint() if isinstance(task.operator, CoProcess) else rows.persist()
     made, left = keep_output(task.operator, rows)
     return made if task.lists is None else replace(made, operator_state=task.lists.join_parts(left))
 
@@ -243,8 +247,10 @@ def _streamed(task: ProcessTask) -> DataFrame:
     parts += [_stored(task, keys)] if plan.handles[operator.uid] else []
     records = reduce(DataFrame.unionByName, parts)
     place = ["topic", "partition", "offset", "_path"]
-    order = [*keys, "_tag", *(["event_time"] if operator.order == "event_time" else []), *place]
-    shape = record_shape(task.record)
+    by_time: list[str | Column] = ["event_time"] if operator.order == "event_time" else []
+    by_time += [F.expr(input_number_sql(operator))] if isinstance(operator, CoProcess) else []
+    order = [*keys, "_tag", *by_time, *place]
+    shape = task.record
     rules = None if task.due is None else task.due.rules
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists, shape)
     processing = replace(processing, rules=rules)
@@ -252,7 +258,6 @@ def _streamed(task: ProcessTask) -> DataFrame:
         operator.function,
         *([operator.on_timer] if operator.on_timer else []),
         operator.state,
-        task.record,
         *(output.emits for output in operator.outputs),
     ]
     shapes = (shape, *processing.state.shapes.values())
@@ -285,7 +290,7 @@ def _stored(task: ProcessTask, keys: list[str]) -> DataFrame:
     nothing = (
         "CAST(NULL AS TIMESTAMP) AS event_time",
         "0L AS _at",
-        f"CAST(NULL AS {record_shape(task.record).type.sql}) AS record",
+        f"CAST(NULL AS {task.record.type.sql}) AS record",
     )
     return newest.selectExpr(*own, f"{STORED} AS _tag", *place, *nothing, f"struct({fields}) AS stored")
 
@@ -327,14 +332,14 @@ class FlatMapWork:
 
 
 def run_flat_map(
-    operator: FlatMap, record: type, records: DataFrame, blocked: Sequence[BlockedKey] = ()
+    operator: FlatMap, record: Shape, records: DataFrame, blocked: Sequence[BlockedKey] = ()
 ) -> ProcessFrame:
     """Calls the function of a FlatMap for every good record of a batch.
 
     Args:
         operator: the declaration.
-        record: dataclass of its records.
-        records: decoded records of its input with the column `_path`, including those that could not be decoded.
+        record: shape of its records.
+        records: decoded records of its inputs with the column `_path`, including those that could not be decoded.
         blocked: keys whose rows are not emitted.
 
     Raises:
@@ -346,10 +351,10 @@ def run_flat_map(
     return keep_output(operator, rows)[0]
 
 
-def mapped_rows(operator: FlatMap, record: type, records: DataFrame, blocked: Sequence[BlockedKey] = ()) -> DataFrame:
+def mapped_rows(operator: FlatMap, record: Shape, records: DataFrame, blocked: Sequence[BlockedKey] = ()) -> DataFrame:
     """Returns what the workers return, not yet computed; see `run_flat_map`."""
-    work = FlatMapWork(mapper=FlatMapper.of(operator, blocked), record=record_shape(record))
-    blob = pickle_by_value(work, [operator.function, record, *(output.emits for output in operator.outputs)])
+    work = FlatMapWork(mapper=FlatMapper.of(operator, blocked), record=record)
+    blob = pickle_by_value(work, [operator.function, *record.classes, *(output.emits for output in operator.outputs)])
     place = ("topic", "CAST(`partition` AS INT) AS `partition`", "`offset`", "_path", "event_time", "0L AS _at")
     good = records.where("_reason IS NULL").selectExpr(*place, "record")
     return good.mapInArrow(partial(map_records, blob), returned_columns(operator, None))

@@ -235,6 +235,7 @@ class OperatorSchema:
         changes: whether its records are changes of rows (`RecordFormat.has_changes`).
         window: the windows of a fold, or the life of the rows of an interval join; None = it has one row per key.
         keeps_late: whether records whose window has closed are rows of an output, instead of dead letters.
+        co_inputs: the inputs of a process that has several; see `model.schema.united_records`.
         was: the previous uid of the state; only in declarations, never in manifests.
     """
 
@@ -252,6 +253,7 @@ class OperatorSchema:
     changes: bool = False
     window: StoredWindow | None = None
     keeps_late: bool = False
+    co_inputs: tuple[str, ...] = field(default=(), compare=False)
     was: str = field(default="", compare=False)
 
     @property
@@ -287,7 +289,7 @@ class OperatorSchema:
     @property
     def fingerprint(self) -> str:
         """sha256 over the JSON form without what no table depends on: equal fingerprints share tables."""
-        return checksum(replace(self, older=(), patched=0, where=None, keeps_late=False).to_json())
+        return checksum(replace(self, older=(), patched=0, where=None, keeps_late=False, co_inputs=()).to_json())
 
     @property
     def declared(self) -> "OperatorSchema":
@@ -326,12 +328,17 @@ class OperatorSchema:
     @property
     def is_decided_by_joins(self) -> bool:
         """Whether its key or its condition is joined: then a record alone does not show whether it is applied."""
-        return self.interval_join is not None or bool(self.joined_by(self.deciding_paths))
+        return bool(self.several_inputs or self.joined_by(self.deciding_paths))
 
     @property
     def interval_join(self) -> StoredJoin | None:
         """The keys and distances of an interval join; None if it is none."""
         return self.window if isinstance(self.window, StoredJoin) else None
+
+    @property
+    def several_inputs(self) -> tuple[str, ...]:
+        """The names of its inputs if it has several; otherwise empty."""
+        return self.co_inputs if self.interval_join is None else self.interval_join.inputs
 
     @property
     def deciding_paths(self) -> tuple[str, ...]:
@@ -348,6 +355,7 @@ class OperatorSchema:
         added |= {} if self.where is None else {"where": self.where.to_json(type_to_json)}
         added |= {} if self.window is None else {"window": self.window.to_json()}
         added |= {"keeps_late": True} if self.keeps_late else {}
+        added |= {"co_inputs": list(self.co_inputs)} if self.co_inputs else {}
         return added | {
             "uid": self.uid,
             "kind": self.kind,
@@ -377,6 +385,7 @@ class OperatorSchema:
             changes=body.get("changes", False),
             window=_window_from_json(body["window"]) if "window" in body else None,
             keeps_late=body.get("keeps_late", False),
+            co_inputs=tuple(body.get("co_inputs", ())),
         )
 
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidemark.declare.arrival import input_name, upstream_of, upstreams_of
+from tidemark.declare.co_process import CoProcess
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.operators import Fold, Operator, Process
@@ -27,6 +28,7 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import ForeignTables
 from tidemark.ports.registries import OpenBook
 from tidemark.processing.broadcasts import broadcast_records, too_large
+from tidemark.processing.record_shapes import shape_of_records
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.fold import Decoded, Deleted, Key, fold
 from tidemark.testing.twin.log import MemoryLog
@@ -42,7 +44,7 @@ from tidemark.testing.twin.memory_inputs import (
 from tidemark.testing.twin.merge import refuse_overflow, resolve_rows
 from tidemark.testing.twin.pairs import JoiningTask, join_rows, joined_records
 from tidemark.testing.twin.pandas_gate import MemoryCandidate, judge_in_memory
-from tidemark.testing.twin.process import MemoryClosing, Position, Processed, Task, run_function
+from tidemark.testing.twin.process import MemoryClosing, Position, Processed, Task, run_function, united_records
 from tidemark.testing.twin.tables import MemoryTables, stored_letters
 
 
@@ -249,7 +251,7 @@ class MemoryBatch:
         self.counts = {}
         for uid in self._inputs:
             schema = plan.schemas[uid]
-            if not (schema.joins or schema.interval_join) and upstream_of(compute.pipeline, uid) is None:
+            if not (schema.joins or schema.several_inputs) and upstream_of(compute.pipeline, uid) is None:
                 self._sort(uid, self._inputs[uid].good)
         for uid in compute.pipeline.tables:
             self.counts[uid] = UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0)
@@ -270,7 +272,7 @@ class MemoryBatch:
                 operator=operator,
                 schema=schema,
                 plan=plan,
-                record=pipeline.record_class(operator),
+                record=shape_of_records(pipeline, operator),
                 broadcast=self._broadcast.values() if getattr(operator, "takes_broadcast", False) else {},
                 parallelism=self._compute.parallelism,
                 blocked=self._blocked,
@@ -299,9 +301,11 @@ class MemoryBatch:
         """Returns the records of an operator that another one feeds, or that has two inputs, or letters again."""
         pipeline, uid = self._compute.pipeline, operator.uid
         emitted = {n: self._emitting(n).emitted[n] for n in pipeline.inputs_of(operator) if n in pipeline.outputs}
-        if isinstance(operator, IntervalJoin):
-            read = {name: found.good for name, found in self._read.items()}
-            return joined_records(operator, self._plan, read | emitted)
+        if isinstance(operator, IntervalJoin | CoProcess):
+            read = {name: found.good for name, found in self._read.items()} | emitted
+            if isinstance(operator, IntervalJoin):
+                return joined_records(operator, self._plan, read)
+            return united_records(operator, self._plan, read, emitted)
         found = [r for records in emitted.values() for r in records]
         return [*found, *(self._inputs[uid].good if uid in self._inputs else ())]
 
@@ -465,9 +469,11 @@ class MemoryBatch:
 
     def _emitted_to(self, uid: str) -> Iterator[tuple[Position, RawRecord]]:
         """The records that another operator emitted for this one, by position."""
-        upstreams = upstreams_of(self._compute.pipeline, uid)
-        for r in (r for name in upstreams for r in self._emitting(name).emitted[name]):
-            yield r.position, RawRecord.of_emitted(r)
+        inputs = self._plan.schemas[uid].co_inputs
+        for name in upstreams_of(self._compute.pipeline, uid):
+            number = (inputs.index(name),) if inputs else ()
+            for r in (replace(r, path=(*r.path, *number)) for r in self._emitting(name).emitted[name]):
+                yield r.position, RawRecord.of_emitted(r)
 
 
 def _judged(schema: OperatorSchema, records: Sequence[Decoded]) -> list[tuple[bool, Key]]:

@@ -1,11 +1,12 @@
 """Operators that emit, in Python: functions by the same runtime as in Spark, and folds with windows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+from tidemark.declare.co_process import CoProcess
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.declare.outputs import EmittedOutput
@@ -20,11 +21,12 @@ from tidemark.model.retention.erasure import BlockedKey
 from tidemark.model.schema.event_windows import END, START, StoredWindow, to_ms
 from tidemark.model.schema.key_groups import group_of, key_hash
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
+from tidemark.model.schema.united_records import KEY, field_of_input
 from tidemark.processing.flat_mapper import FlatMapper
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
 from tidemark.processing.processor import Processing
-from tidemark.processing.shapes import record_shape
+from tidemark.processing.shapes import Shape
 from tidemark.processing.timer_merge import FiringRules
 from tidemark.processing.value_codec import codec_of
 from tidemark.testing.twin.entries import values_of
@@ -45,7 +47,7 @@ class Task:
         operator: the declaration.
         schema: the operator's stored schema.
         plan: the checkpoint's plan.
-        record: the dataclass of the operator's records.
+        record: the shape of the operator's records.
         broadcast: records of broadcast states by uid and key.
         parallelism: the number of tasks of an operator with operator state.
         blocked: keys whose rows a FlatMap does not emit.
@@ -55,7 +57,7 @@ class Task:
     operator: Process | FlatMap
     schema: OperatorSchema
     plan: CheckpointPlan
-    record: type
+    record: Shape
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     parallelism: int = 1
     blocked: Sequence[BlockedKey] = ()
@@ -105,7 +107,7 @@ def run_function(task: Task, records: Sequence[Decoded], stored: Iterable[Row]) 
 
 
 def _run_flat_map(task: Task, operator: FlatMap, records: Sequence[Decoded]) -> Processed:
-    load, out = codec_of(record_shape(task.record)).copy, Output()
+    load, out = codec_of(task.record).copy, Output()
     placed = (_placed(r, 0, load(r.fields)) for r in sorted(records, key=attrgetter("position")))
     FlatMapper.of(operator, task.blocked).process(placed, out)
     return _processed(operator, out)
@@ -126,7 +128,7 @@ def _processed(operator: Process | FlatMap, out: Output) -> Processed:
 def _run_process(task: Task, operator: Process, records: Iterable[Decoded], stored: Iterable[Row]) -> Processed:
     """Runs the function, key after key."""
     schema, out = task.schema, Output()
-    lists, shape = _lists(task, operator), record_shape(task.record)
+    lists, shape = _lists(task, operator), task.record
     processing = Processing.of(operator, schema, task.plan.id, task.broadcast, lists, shape)
     processing = replace(processing, rules=task.rules)
     by_key: dict[tuple[Any, ...], list[Decoded]] = {}
@@ -168,9 +170,39 @@ def _lists(task: Task, operator: Process) -> OperatorStateType | None:
 
 
 def _order(operator: Process) -> Any:
+    if isinstance(operator, CoProcess):
+        return lambda r: (r.event_time, input_of(r), *r.position)
     if operator.order == "event_time":
         return lambda r: (r.event_time, *r.position)
     return attrgetter("position")
+
+
+def united_records(
+    operator: CoProcess, plan: CheckpointPlan, inputs: Mapping[str, Iterable[Decoded]], outputs: Container[str]
+) -> list[Decoded]:
+    """Returns the records of all inputs as united records; see `model.schema.united_records`.
+
+    Args:
+        operator: the declaration.
+        plan: the plan.
+        inputs: the records of each input.
+        outputs: the inputs that other operators emit: the same path may come from two of them, so theirs ends with the
+            number of the input.
+    """
+    names = [column.name for column in plan.schemas[operator.uid].own_keys]
+    nothing = {field_of_input(n): None for n in range(len(operator.inputs))}
+    found = []
+    for n, name in enumerate(operator.inputs):
+        for r in inputs[name]:
+            key = dict(zip(names, map(r.at, operator.key_by[name]), strict=True))
+            path = (*r.path, n) if name in outputs else r.path
+            found.append(replace(r, path=path, fields={KEY: key, **nothing, field_of_input(n): r.fields}))
+    return found
+
+
+def input_of(r: Decoded) -> int:
+    """Returns the number of the input of a united record."""
+    return next(n for n, value in enumerate(v for name, v in r.fields.items() if name != KEY) if value is not None)
 
 
 def _placed(r: Decoded, at: int, record: Any) -> PositionedRecord:
