@@ -197,7 +197,7 @@ def tell(chance: random.Random, story: Story, batches: list[list[Sent]]) -> None
         story.checkpoint()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_kept_sinks_have_each_window_once_as_if_nothing_had_happened(seed: int) -> None:
     chance = random.Random(seed)
@@ -217,7 +217,7 @@ def test_the_stories_repeat_go_back_and_are_refused() -> None:
     assert all(told[word] > 0 for word in ("kept", "repeated", "back", "refused")), told
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_other_rules_reopen_nothing_and_take_no_row_back(seed: int) -> None:
     chance = random.Random(seed)
