@@ -14,7 +14,7 @@ FIRST_AUCTION, CATEGORIES = 1000, (10, 11, 12, 13, 14)
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who joins the house."""
+    """A person who joins the house."""
 
     id: int
     name: str

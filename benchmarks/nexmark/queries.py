@@ -37,7 +37,7 @@ def pipeline(name: str, *operators: Any, sources: tuple[str, ...] = ("bids",), *
     return Pipeline(name=name, sources={of: SOURCES[of] for of in sources}, operators=operators, **others)
 
 
-# 0: what it costs to pass bids through.
+# 0: the cost of passing bids through.
 def same(bid: Bid) -> Iterator[Bid]:
     """Emits the bid."""
     yield bid

@@ -167,9 +167,17 @@ def test_a_compaction_keeps_marks_and_drops_what_is_over(line: JoinedShop, tmp_p
     line("export", "shop", "--to", str(tmp_path / "out")).ok()
 
 
+def test_a_restore_keeps_the_sink_and_repeats_the_cuts(line: JoinedShop) -> None:
+    before = line.shipped()
+    dry = line("restore", "shop", "--checkpoint", "1").ok().out
+    assert "repeats" in dry
+    line("restore", "shop", "--checkpoint", "1", "--execute").ok()
+    line.run(("e", 301, "west"), ("g", 301))
+    assert sorted(set(line.shipped()) - set(before)) == [("e", "west")]
+    assert len(line.shipped()) == len(before) + 1, "no pair twice"
+
+
 def test_a_restore_takes_the_sink_back(line: JoinedShop) -> None:
-    refused = line("restore", "shop", "--checkpoint", "1", "--execute")
-    refused.failed(2, "a restore that keeps sinks is not supported", "--restore-sinks")
     line("restore", "shop", "--checkpoint", "1", "--restore-sinks", "--execute").ok()
     assert line.shipped() == [("a", "south")]
     line.run()

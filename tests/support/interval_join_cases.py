@@ -155,10 +155,12 @@ class JoinModel:
     accepted: list[Arrival] = field(default_factory=list)
     late: int = 0
     unkeyed: int = 0
+    read: int = 0
 
     def checkpoint(self, batch: Sequence[Arrival]) -> None:
         """Reads a batch; all partitions that ever had a record count."""
         self.late = self.unkeyed = 0
+        self.read += len(batch)
         for arrival in batch:
             place, at = (arrival.side, arrival.partition), arrival.at_us // 1000
             self.greatest[place] = max(at, self.greatest.get(place, at))

@@ -201,13 +201,14 @@ class Planner:
         try:
             return self._read_recorded(pipeline, request, parent, found[0], parent.repeats_to if found[1:] else 0)
         except DataLostError as error:
-            if request.accept_loss:
+            # The frontier does not show which pairs a sink has; only the cuts that made them make the same ones.
+            joins = [s.uid for s in pipeline.schemas().values() if s.interval_join is not None]
+            if request.accept_loss and not joins:
                 return None
+            rest = "to read the rest in one checkpoint, so that other records are late, repeat with --accept-loss; or "
+            again = f"{'' if joins else rest}restore the same checkpoint with --restore-sinks."
             raise DataLostError(
-                f"{error.what}: {found[0].last.name} cannot be repeated",
-                safe=error.safe,
-                next="to read the rest in one checkpoint, so that other records are late, repeat with"
-                " --accept-loss; or restore the same checkpoint with --restore-sinks.",
+                f"{error.what}: {found[0].last.name} cannot be repeated", safe=error.safe, next=again
             ) from error
 
     def _read_new(
@@ -332,6 +333,7 @@ class Planner:
             clocks=self._clocks(pipeline, parent, reading),
             caps_event_time=reading.repeats is None or reading.repeats.first.caps_event_time,
             repeats_to=reading.repeats_to,
+            sinks_are_ahead=parent.repeats_to > 0 and reading.repeats is not None,
             drains=request.drains if reading.repeats is None else reading.repeats.last.drains,
         )
 

@@ -28,7 +28,6 @@ from tidemark.model.checkpoint.store_objects import Closing, Genesis, PutOutcome
 from tidemark.model.core.names import checked_timeline
 from tidemark.model.core.offsets import OffsetCoverage
 from tidemark.model.retention.savepoint import TombstoneKind
-from tidemark.model.schema.operator_schema import refuse_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +115,6 @@ class Recovery:
             sent = gone_back(sent, made, c.log.topic_ids({*made.topic_ids, *live.topic_ids}))
         found = restored_sinks(made, live, sent, go_back=restore_point.restore_sinks)
         if found.keeps_sinks and any(table.handle for table in live.sinks.values()):
-            for schema in (s for s in made.schemas.values() if s.interval_join is not None):
-                # Pairs may lie ahead of the frontier, so it does not show which of them a sink has.
-                refuse_windows(schema, "a restore that keeps sinks", "repeat it with --restore-sinks.")
             sinks_of, revision = _sinks_of(head.entry)
             found = replace(found, sinks_of=sinks_of, sinks_revision=revision)
         if found.keeps_sinks and _has_clocks(found, live):

@@ -96,6 +96,9 @@ class RestorePlan:
         if not self.repeats or not self.gaps:
             return ""
         names = ", ".join(plan.name for plan in self.repeats)
+        joins = [s.uid for plan in self.repeats for s in plan.schemas.values() if s.interval_join is not None]
+        if joins:
+            return f"; but {names} cannot be repeated, and {joins[0]} needs that: add --restore-sinks"
         return f"; with --accept-loss, {names} cannot be repeated: other records are late, and windows may differ"
 
     def _had(self, name: str) -> OffsetCoverage:

@@ -7,7 +7,8 @@ promotes and deliveries, and a redrive costs a sink one number however many reco
 
 The row of a closed window has no record either. Its position is the end of the window, as an offset of a topic of its
 operator (adr/0054), so a sink covers closed windows up to the operator's frontier. The same holds for rows that a timer
-emits, by its time (adr/0056). The row of an interval join has two records; its position is its event time (adr/0058).
+emits, by its time (adr/0056). The row of an interval join has two records; its position is its event time (adr/0058),
+which may lie ahead of the frontier. So a sink that a restore has kept skips all pairs of the cuts that are repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,11 @@ def _clocked(plan: CheckpointPlan) -> list[TopicPartition]:
     return windows + [timers_of(uid) for uid, schema in plan.schemas.items() if schema.timers is not None]
 
 
+def _joined(plan: CheckpointPlan) -> frozenset[TopicPartition]:
+    """The topics of interval joins."""
+    return frozenset(windows_of(uid) for uid, schema in plan.schemas.items() if schema.interval_join is not None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmittedRecords:
     """The records of a plan for which an operator with a sink emits.
@@ -56,12 +62,14 @@ class EmittedRecords:
         topic_ids: the ids of their topics.
         redriven: the redriven records that reach the operator.
         had: those of them whose rows the sink had before the plan.
+        ahead: topics all of whose rows a sink has that has some, because the plan repeats a cut that it has kept.
     """
 
     ranges: Mapping[TopicPartition, OffsetRange]
     topic_ids: Mapping[str, str]
     redriven: OffsetCoverage = field(default_factory=OffsetCoverage)
     had: OffsetCoverage = field(default_factory=OffsetCoverage)
+    ahead: frozenset[TopicPartition] = frozenset()
 
     @classmethod
     def of(cls, plan: CheckpointPlan, uid: str) -> "EmittedRecords":
@@ -76,11 +84,13 @@ class EmittedRecords:
             topic_ids={**plan.topic_ids, **{tp.topic: tp.topic for tp in clocked}},
             redriven=redriven,
             had=had,
+            ahead=_joined(plan) if plan.sinks_are_ahead else frozenset(),
         )
 
     def read_before(self, covered: OffsetCoverage) -> dict[TopicPartition, Ranges]:
         """Returns the offsets of the plan's ranges whose rows a sink has already."""
-        return covered.within(self.ranges, self.topic_ids)
+        found = covered.within(self.ranges, self.topic_ids)
+        return found | {tp: (self.ranges[tp],) for tp in self.ahead if found.get(tp)}
 
     @property
     def redriven_before(self) -> set[LetterPlace]:

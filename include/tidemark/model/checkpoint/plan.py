@@ -121,6 +121,7 @@ class CheckpointPlan:
             the watermark (adr/0053); not in plans of release 0.1.
         repeats_to: id of the checkpoint up to which the timeline still has to repeat recorded ones after this plan,
             because its sinks have their closed windows (adr/0057); 0 = nothing is left to repeat.
+        sinks_are_ahead: whether its sinks were kept by a restore and have its rows already, because it repeats a cut.
         drains: whether it reads nothing and moves all frontiers to the end of time, so that all windows close; no plan
             is made behind it (adr/0061).
     """
@@ -169,6 +170,7 @@ class CheckpointPlan:
     clocks: Mapping[str, PlannedClock] = field(default_factory=dict, metadata=ADDED)
     caps_event_time: bool = field(default=False, metadata=ADDED)
     repeats_to: int = field(default=0, metadata=ADDED)
+    sinks_are_ahead: bool = field(default=False, metadata=ADDED)
     drains: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
