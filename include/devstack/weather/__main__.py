@@ -15,6 +15,7 @@ from devstack.demo.summary import lines_of, table_of
 from devstack.demo.topic import DataSet, load
 from devstack.demo.topic_loader import TopicLoader
 from devstack.demo_stack import airflow_login, ended_service, stop_other_airflow
+from devstack.weather.punctuality_story import PunctualityStory
 from devstack.weather.registry_service import NAME, VARIABLE, DemoRegistry, start_registry
 from devstack.weather.weather_checking import PIPELINE
 from devstack.weather.weather_records import REFERENCES, read_weather
@@ -69,6 +70,10 @@ def demonstrate(settings: Settings) -> None:
     story.run()
     _head("every row, recomputed from the data set")
     story.check()
+    _head("windows, timers and a join of event time: four more DAG runs, and every row of their sinks")
+    punctuality = PunctualityStory(api=api, context=context, dead=lambda: ended_service(settings))
+    punctuality.run()
+    punctuality.check()
     _head("checkpoints")
     show_rows(table_of(lines_of(context, PIPELINE), reads.list_released(context, PIPELINE)), as_json=False)
     sys.stdout.write(f"\nAirflow  {settings.airflow_address}/dags/{PIPELINE}\n")

