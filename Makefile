@@ -84,7 +84,9 @@ test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=100000 TIDEMARK_TEST_RACES=40000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 \
-		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/publications tests/retention tests/simulation
+		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/publications tests/retention tests/simulation \
+		tests/engine/test_nexmark.py tests/engine/test_windows.py tests/engine/test_timers.py \
+		tests/engine/test_interval_joins.py tests/engine/test_co_process.py
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no service

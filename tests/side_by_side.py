@@ -48,6 +48,7 @@ LONG_WITH_SERVICES = (
         "tests/engine/test_timers.py",
         "tests/engine/test_interval_joins.py",
         "tests/engine/test_co_process.py",
+        "tests/engine/test_nexmark.py",
         "tests/weather",
     ],
 )
@@ -56,6 +57,7 @@ NIGHTLY = [
     "tests/perf/test_large_state.py",
     "tests/s3/test_demo.py",
     "tests/weather/test_demo_weather.py",
+    "tests/weather/test_punctuality_on_spark.py",
 ]
 """These repeat in large what other tests show in small: `make test-nightly`."""
 LONG = (

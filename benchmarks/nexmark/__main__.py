@@ -1,4 +1,4 @@
-"""Nexmark: `PYTHONPATH=include:. python -m benchmarks.nexmark` writes docs/benchmarks/nexmark.json.
+"""Nexmark: `PYTHONPATH=include:. python -m benchmarks.nexmark` writes docs/benchmarks/nexmark.md and .json.
 
 A million events wait in three topics. Each query reads them in four batches, in Tidemark as checkpoints with all
 compactions that become due, and in Structured Streaming as micro-batches with state in RocksDB. Both write to Delta
@@ -25,10 +25,10 @@ from benchmarks.facts import made_by
 from benchmarks.nexmark import streaming
 from benchmarks.nexmark.events import START, events
 from benchmarks.nexmark.oracle import Read, answers
+from benchmarks.nexmark.page import write_page
 from benchmarks.nexmark.queries import QUERIES, SIDE
 from benchmarks.peers.places import JARS
 from benchmarks.peers.sparks import MASTER, every
-from benchmarks.report import FOLDER
 from devstack import control
 from tests.support.nexmark import STATE_ONLY, agrees, rows, topics
 from tidemark.context import Context, open_context
@@ -70,10 +70,10 @@ def main() -> int:
             _compare(open_context(settings), made)
         finally:
             control.down(settings)
-    report = json.dumps(made_by(COMMAND, SEED) | {"events": EVENTS, "rows": found}, indent=2) + "\n"
-    sys.stdout.write(report)
+    data = made_by(COMMAND, SEED) | {"events": EVENTS, "rows": found}
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
     if not QUICK:
-        (FOLDER / "nexmark.json").write_text(report)
+        write_page(data)
     return 0
 
 

@@ -15,7 +15,7 @@ from tidemark.operations import reads
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DECLARATION = Path(__file__).parents[2] / "include/pipelines/punctuality.py"
-CUTS = [datetime(2013, 1, 12, 5, tzinfo=UTC), datetime(2013, 1, 25, 5, tzinfo=UTC)]
+CUTS = [datetime(2013, 1, 9, 5, tzinfo=UTC), datetime(2013, 1, 14, 5, tzinfo=UTC)]
 PARTITIONS = {"flights": 4, "weather": 1}
 
 
