@@ -11,7 +11,6 @@ import pytest
 from benchmarks import report, scale_page
 from benchmarks.facts import told
 from benchmarks.latency import page as latency_page
-from benchmarks.nexmark import page as nexmark_page
 from benchmarks.peers import page as peers_page
 from benchmarks.publications import page as publications_page
 from benchmarks.publications import policies
@@ -137,7 +136,6 @@ def _rewritten(folder: Path) -> dict[str, str]:
         "publications": publications_page.page("publications", publications["facts"], publications["rows"]),
         "publication-upkeep": publications_page.upkeep_page("publication-upkeep", upkeep["facts"], upkeep["rows"]),
         "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
-        "nexmark": nexmark_page.page(_data("nexmark")),
         "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
     }
 
