@@ -320,12 +320,15 @@ def _has_clocks(found: Genesis, live: Parent) -> bool:
 
 
 def _continues_sinks(begins: Checkpoint, found: Genesis) -> bool:
-    """Whether a sink has, or has sent, more than it had at the checkpoint that the timeline begins at."""
+    """Whether a sink has, or has sent, other rows than it had at the checkpoint that the timeline begins at.
+
+    Another line may have come to the same coverage by other cuts, so with other rows.
+    """
     before = {(table.is_transactional, table.name): table for table in begins.sinks.values()}
     for table in (*found.sinks.values(), *found.outboxes.values()):
         old = before.get((table.is_transactional, table.name))
         known = OffsetCoverage() if old is None else old.coverage(begins.plan.topic_ids)
-        if not known.contains(table.coverage(found.topic_ids)):
+        if not known.contains(table.coverage(found.topic_ids)) or (old is not None and old.handle != table.handle):
             return True
     return False
 
