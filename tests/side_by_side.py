@@ -29,7 +29,8 @@ SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
 PARTS = (
-    ["tests/property", "tests/publications", "tests/contract"],
+    ["tests/property"],
+    ["tests/publications", "tests/contract"],
     ["tests/reading", "tests/process", "tests/wheel"],
     ["tests/cli"],
     ["tests/unit"],
