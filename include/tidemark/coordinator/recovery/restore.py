@@ -322,7 +322,7 @@ def _has_clocks(found: Genesis, live: Parent) -> bool:
 def _continues_sinks(begins: Checkpoint, found: Genesis) -> bool:
     """Whether a sink has, or has sent, other rows than it had at the checkpoint that the timeline begins at.
 
-    Another line may have come to the same coverage by other cuts, so with other rows.
+    Another line may have reached the same coverage by other cuts, so with other rows.
     """
     before = {(table.is_transactional, table.name): table for table in begins.sinks.values()}
     for table in (*found.sinks.values(), *found.outboxes.values()):
