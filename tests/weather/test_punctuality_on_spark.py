@@ -1,5 +1,6 @@
 """The pipeline of the weather demo with windows, timers and a join, through Kafka and Spark, against DuckDB."""
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.kafka import Topics
 from tidemark.operations import reads
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+PAGE = (Path(__file__).parents[2] / "docs/how-to/join-weather-to-flights.md").read_text()
 DECLARATION = Path(__file__).parents[2] / "include/pipelines/punctuality.py"
 CUTS = [datetime(2013, 1, 9, 5, tzinfo=UTC), datetime(2013, 1, 14, 5, tzinfo=UTC)]
 PARTITIONS = {"flights": 4, "weather": 1}
@@ -39,6 +41,9 @@ def test_every_row_agrees_also_after_a_restore(tidemark: Command) -> None:
     for cut in CUTS:
         tidemark("run", PIPELINE, "--until", cut.isoformat()).ok()
         assert checker.check(reads.get_checkpoint(tidemark.context, PIPELINE), cut) == []
+    named = [shlex.split(line)[1:] for line in PAGE.splitlines() if line.startswith("tidemark ") and PIPELINE in line]
+    answers = [tidemark(*command).ok().out for command in named]
+    assert len(answers) == 3 and all(answers)
     tidemark("restore", PIPELINE, "--checkpoint", "chk-1", "--execute").ok()
     tidemark("run", PIPELINE, "--until", CUTS[-1].isoformat()).ok()
     found = reads.get_checkpoint(tidemark.context, PIPELINE)

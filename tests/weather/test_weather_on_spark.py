@@ -84,7 +84,7 @@ def test_every_row_agrees(tidemark: Command, registry: RegistryProcess) -> None:
     agrees(CUTS[3])
     answer = tidemark("checkpoint", "replay", PIPELINE, "chk-1", "--json", **here).ok()
     assert all(state["equal"] for state in answer.json)
-    answers = [tidemark(*command).ok().out for command in _commands(PAGE)]
+    answers = [tidemark(*command).ok().out for command in _commands(PAGE) if PIPELINE in command]
     assert len(answers) == 5 and all(answers)
     skies = [line.split()[0] for line in answers[0].splitlines()[1:]]
     assert "rain" in skies and skies[-1] == "dry", answers[0]
