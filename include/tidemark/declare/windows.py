@@ -242,10 +242,10 @@ def with_closed_row(fold: "Fold", schema: "OperatorSchema", record: type) -> "Fo
     hints: dict[str, Any] = {key.name: _python_type(key.type) for key in schema.keys}
     hints |= {d.name: d.hint for d in fold.state.descriptors}
     hints |= {IS_FINAL: bool} if fold.emit == "update" else {}
-    made, found = (
-        make_dataclass("".join(p.title() for p in fold.uid.split("_")), [*hints.items()], frozen=True),
-        replace(fold),
-    )
+    # Functions that read the rows travel to workers, and everything from the module of the author goes by value.
+    home = {"__module__": fold.state.__module__}
+    name = "".join(p.title() for p in fold.uid.split("_"))
+    made, found = make_dataclass(name, [*hints.items()], frozen=True, namespace=home), replace(fold)
     object.__setattr__(found, "row", made)
     object.__setattr__(found, "late_row", record)
     check_outputs(found.uid, found.outputs)
