@@ -33,9 +33,7 @@ STEPS = (
 """`commit.*` lies inside `runs` and `sinks`: the table's version is read, the fence is next, then the commit."""
 EMITTING_STEPS = [f"{step}.large" for step in ("process", "emitted", "commit.outputs", "outputs")] + ["sent.told"]
 """What only a process and its sink come to; another pipeline, so that the folds' runs do not wait for Python."""
-_OWN = tuple(step for step in STEPS if FULL or step == "ids" or step.startswith("commit."))
-"""Steps with nothing right before them that ends: elsewhere a kill before a step is one after the step before."""
-POINTS = [f"{step}:{moment}" for step in STEPS for moment in (("before", "after") if step in _OWN else ("after",))]
+POINTS = [f"{step}:{moment}" for step in STEPS for moment in ("before", "after")]
 POINTS += [f"{step}:{moment}" for step in EMITTING_STEPS for moment in (("before", "after") if FULL else ("after",))]
 MODES = ("next", "first", "retry", "restart") if FULL else ("next",)
 """`next`: one kill in a checkpoint that follows others. `first`: in the first checkpoint of all. `retry`: the next

@@ -113,7 +113,7 @@ ACT = st.builds(
 CRASHES = st.none() | st.builds(CRASH.at, st.just("seal"), st.sampled_from(["before", "after"]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(ACT, max_size=8), CRASHES), min_size=1, max_size=5),
     st.builds(Rules, renews=st.booleans(), hides=st.booleans()),
@@ -158,7 +158,7 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_row_of_the_sink(acts: A
     assert crashed.rows("p") == plain.rows("p")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(st.lists(ACT, max_size=6), min_size=2, max_size=6),
     st.builds(Rules, renews=st.booleans(), hides=st.booleans()),

@@ -37,7 +37,7 @@ def _states(context: Context) -> list[tuple[int, str]]:
     return [(c.id, uid) for c in made for uid in c.plan.schemas if uid in c.handles]
 
 
-@pytest.mark.parametrize("at_once", [1, 4_000_000])
+@pytest.mark.parametrize("at_once", [1, 3, 4_000_000])
 def test_a_stream_has_the_rows_of_the_whole(at_once: int, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_reader, "ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(checkpoint_reader, "_TABLE_ROWS", 2)
@@ -52,7 +52,7 @@ def test_a_stream_has_the_rows_of_the_whole(at_once: int, context: Context, monk
         streamed = pa.concat_tables([whole.slice(0, 0), *parts])
         assert _sorted(context, streamed, number, uid) == _sorted(context, whole, number, uid)
         assert queries.hash_state(context, PIPELINE, uid, number)[1] == hash_of(found.plan.schemas[uid], whole)
-        for limit in (1, 1000):
+        for limit in (1, 2, 1000):
             first = reads.read_state(context, PIPELINE, uid, checkpoint=number, limit=limit)
             assert _sorted(context, first, number, uid) == _sorted(context, whole, number, uid)[:limit]
     assert several > 5 or at_once > 3
