@@ -17,7 +17,7 @@ from tests.support.interval_join_cases import (
 from tests.support.spark import SparkPipeline, TwinPipeline
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = 2 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 
 
 def test_spark_the_twin_and_duckdbs_join_agree(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def check(seed: int) -> None:
         assert frontier == (None if model.frontier is None else start + model.frontier * 60_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(seeds)
 def test_a_co_process_passes_the_records_of_all_inputs_by_event_time(seed: int) -> None:
     check(seed)

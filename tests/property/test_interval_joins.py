@@ -86,13 +86,13 @@ def check(seed: int) -> None:
         assert frontier == (None if model.frontier is None else start + model.frontier)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seeds)
 def test_a_join_is_duckdbs_join_of_all_that_was_not_late(seed: int) -> None:
     check(seed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_no_compaction_changes_what_is_kept(seed: int) -> None:
     chance = random.Random(seed)
@@ -121,7 +121,7 @@ def test_a_drain_emits_what_waits_alone_and_keeps_nothing(seed: int) -> None:
     assert harness.results.counts("sizes", last).late == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_ids_do_not_depend_on_the_cut(seed: int) -> None:
     chance = random.Random(seed)

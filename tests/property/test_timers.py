@@ -116,7 +116,7 @@ def beyond(checkpoint: Checkpoint, newest: dict[Any, Any], rows: list[Any]) -> N
         assert {key[0] for key, _, at in timers if at <= until} <= stored
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seeds)
 def test_every_timer_fires_once_among_the_records_of_its_key(seed: int) -> None:
     judge(seed)

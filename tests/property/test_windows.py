@@ -46,7 +46,7 @@ def windows(done: Replayed, uid: str, checkpoint: Checkpoint) -> list[dict[str, 
     return [*done.rows(uid, checkpoint).values()]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seeds)
 def test_every_window_closes_once_with_what_was_in_time(seed: int) -> None:
     chance = random.Random(seed)
