@@ -1,6 +1,6 @@
 """Nexmark in tests: events in batches, and the answers of a pipeline in the form of the oracle."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.nexmark.events import events
@@ -60,6 +60,3 @@ def agrees(name: str, mine: Sequence[tuple[Any, ...]], its: Sequence[tuple[Any, 
         assert all(abs(a[1] - b[1]) < 1e-6 * max(1, abs(b[1])) for a, b in zip(mine, its, strict=True))
     else:
         assert mine == its
-
-
-Answer = Callable[[str], list[tuple[Any, ...]]]

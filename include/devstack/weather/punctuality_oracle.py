@@ -14,12 +14,6 @@ from devstack.weather.weather_oracle import aware, find_data_set, naive
 if TYPE_CHECKING:
     import pandas as pd
 
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "hourly_departures": ("origin", "window_start"),
-    "missing_aircraft": ("tail_number", "seen_at"),
-    "flights_in_weather": ("origin", "carrier", "flight", "scheduled_at", "visibility", "wind_speed"),
-}
-"""The columns that name a row of each sink."""
 _VIEWS = """
     CREATE VIEW weather AS
         SELECT * FROM read_csv('{folder}/weather.csv', nullstr = 'NA', types = {{'time_hour': 'TIMESTAMP'}})
