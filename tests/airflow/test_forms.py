@@ -98,7 +98,7 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
         ("flights", "flights_compact", "fork", "patch", "backfill", "retention", "watch")
         + ("stop", "resume", "promote", "close", "hold", "erase", "redrive"),
         {"tidemark", "flights"},
-    ) | {"weather": {"tidemark", "weather"}} | dict.fromkeys(
+    ) | {name: {"tidemark", name} for name in ("weather", "punctuality")} | dict.fromkeys(
         ("savepoint", "restore"), {"tidemark", "flights", "weather"}
     )
 
