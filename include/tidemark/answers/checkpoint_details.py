@@ -143,7 +143,8 @@ class StateLayers:
 class OperatorDetails:
     """The acknowledgement of an operator, and the layout of its state on disk; timings in milliseconds.
 
-    `frontier` is null without windows and timers; `late` counts the records whose window had closed, `fired` timers.
+    `is_clocked` says whether it has windows or timers; its `frontier` is null before the first move. `late` counts the
+    records whose window had closed, `fired` timers.
     """
 
     uid: str
@@ -162,6 +163,7 @@ class OperatorDetails:
     dead_lettered: int
     late: int
     fired: int
+    is_clocked: bool
     frontier: str | None
     dead_letter_rows: int
     emitted: int
@@ -245,3 +247,31 @@ class CheckpointDetails(CheckpointLine):
     expectations: Sequence[ExpectationResult]
     timings: Mapping[str, int]
     tasks: Sequence[OperatorDetails]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTimeFacts:
+    """What becomes due at a time; `some` are up to three of the keys, and the name of a timer before its key."""
+
+    at: str
+    count: int
+    some: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTimes:
+    """What waits for the frontier of an operator at a checkpoint.
+
+    Attributes:
+        uid: the operator.
+        what: `windows` that close, `timers` that fire, or `rows` of an interval join, whose time ends.
+        frontier: everything up to it has closed or fired; None = nothing has yet.
+        total: the number of all that wait.
+        first: the first times.
+    """
+
+    uid: str
+    what: str
+    frontier: str | None
+    total: int
+    first: Sequence[DueTimeFacts]

@@ -44,14 +44,35 @@ class RowOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueRow:
+    """What became due when a row was emitted: no single record, but a window, a pair, or a timer.
+
+    Attributes:
+        operator: the operator with the frontier; a row may have gone through others behind it.
+        what: `window`, `timer` or `pair`.
+        at: the end of the window, the time of the timer, or the event time of the pair.
+        key: its key, with the bounds of a window; empty if the row does not have all of it.
+    """
+
+    operator: str
+    what: str
+    at: str
+    key: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRowOrigin:
-    """A row of a sink, and the record that it was emitted for; `path` distinguishes the rows of one record."""
+    """A row of a sink, and the record that it was emitted for; `path` distinguishes the rows of one record.
+
+    With `due`, no record has the position of the row.
+    """
 
     row: Mapping[str, Any]
     uid: str
     partition: str
     offset: int
     path: Sequence[int]
+    due: DueRow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """`tidemark state lineage` and `sink source`: trace a row to its checkpoint, its DAG run and its records."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,34 +69,50 @@ def sink_source(
 ) -> None:
     """Show which DAG run emitted rows of a sink, and for which records.
 
+    The row of a window that closed has many records: --records reads them back through the checkpoints that added them.
+
     Examples:
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
+      tidemark sink source punctuality departures --checkpoint chk-3 --where origin=EWR --records 50
     """
     from tidemark.web import sink_rows
 
     context, (pipeline, name) = open_context(), sink
     origin = sink_rows.find_sink_origin(context, pipeline, name, parse_id(checkpoint), _pairs(where or []), limit)
     changed = origin.changed
-    of_rows = origin.rows[:records] if changed.known else []
-    found = [_record(context, pipeline, changed.checkpoint, row) for row in of_rows]
+    found = list(_records_of(context, pipeline, origin, records)) if changed.known else []
     if as_json:
         print_json({**_body(origin), "records": found})
         return
     show_fields({"sink": name, "uid": origin.uid, **_change_facts(changed)}, as_json=False)
-    show_rows([{**row.row, "record": f"{row.partition} {row.offset}"} for row in origin.rows], as_json=False)
+    show_rows([{**row.row, "record": _place(row)} for row in origin.rows], as_json=False)
     for one in found:
         _show_records(one)
     if origin.more:
         note("more rows match: add a --where, or raise --limit")
 
 
-def _record(context: Context, pipeline: str, checkpoint: int, row: "SinkRowOrigin") -> "RecordPage":
-    """Reads the record for which a row was emitted."""
-    from tidemark.web import source_lookup
+def _place(row: "SinkRowOrigin") -> str:
+    """The record of a row, or what became due."""
+    due = row.due
+    return f"{row.partition} {row.offset}" if due is None else f"{due.what} of {due.operator} at {due.at}"
 
-    query = source_lookup.RecordQuery(partition=row.partition, start=row.offset, end=row.offset + 1, limit=1)
-    return source_lookup.read_records(context, pipeline, checkpoint, query)
+
+def _records_of(context: Context, pipeline: str, origin: "SinkOrigin", most: int) -> "Iterator[RecordPage]":
+    """Reads the records for which rows were emitted: of a window, those of every checkpoint that added to it."""
+    from tidemark.web import sink_rows, source_lookup
+
+    for row in origin.rows:
+        if most <= 0:
+            return
+        if row.due is None:
+            query = source_lookup.RecordQuery(partition=row.partition, start=row.offset, end=row.offset + 1, limit=1)
+            pages = [source_lookup.read_records(context, pipeline, origin.changed.checkpoint, query)]
+        else:
+            pages = sink_rows.read_due_records(context, pipeline, origin, row, most) if row.due.key else []
+        yield from pages
+        most -= max(1, sum(len(page.records) for page in pages))
 
 
 def _body(origin: "RowOrigin | SinkOrigin") -> dict[str, Any]:

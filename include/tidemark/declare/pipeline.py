@@ -204,6 +204,12 @@ class Pipeline:
         return tuple(o for o in self.operators if not isinstance(o, FlatMap) and o.clock_of_frontier is not None)
 
     @property
+    def event_times(self) -> dict[str, FieldType]:
+        """Where the sources of folds with windows have their event time; see `CheckpointPlan.event_times`."""
+        read = {self.input_of(o) for o in self.operators if isinstance(o, Fold) and o.window is not None}
+        return {name: source.event_time_type for name, source in self.sources.items() if name in read}
+
+    @property
     def isolation(self) -> str:
         """The Kafka isolation level of all reads."""
         return next(iter(self.inputs.values())).isolation

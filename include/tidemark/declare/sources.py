@@ -113,6 +113,16 @@ class KafkaSource:
         return bind_record(self.format, self.record) if self._has_origins else self.format.bind(self.record)
 
     @property
+    def event_time_type(self) -> FieldType:
+        """The struct that has only the event time, where records have it; without fields for Kafka's timestamp."""
+        found = None if self.event_time is None else self.schema.field_at(self.event_time)
+        if found is None or self.event_time is None:
+            return FieldType("struct")
+        for step in reversed(self.event_time.split(".")):
+            found = FieldType("struct", fields=((step, found),))
+        return found
+
+    @property
     def pinned(self) -> dict[str, str]:
         """What a plan pins of its format and of its record's envelope; nothing for JSON without Kafka's own fields."""
         return {**self.format.freeze(), **(pin_envelope(self.schema) if self._has_origins else {})}

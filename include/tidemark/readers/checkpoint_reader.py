@@ -3,6 +3,7 @@
 Everything that decides what a reader sees is in the checkpoint: the stored schema, the handle, the clock of its plan.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.readers.state_reader import Relation, empty_state, read_state, resolve, stored_rows, stream_state
+from tidemark.model.kinds.base.sql import quote
+from tidemark.model.schema.event_windows import END
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.readers.state_reader import (
+    RESOLVED,
+    Relation,
+    empty_state,
+    query_state,
+    read_state,
+    resolve,
+    stored_rows,
+    stream_state,
+)
 from tidemark.sql.resolve import resolving_sql
 from tidemark.storage.local_store import Root
 
@@ -80,3 +93,61 @@ def view(warehouse: Root, checkpoint: Checkpoint, uid: str) -> View:
     if rows is None:
         return View(rows=Relation(parts=((empty_state(schema), None),)), sql="FROM {}".format)
     return View(rows=rows, sql=lambda relation: resolving_sql(schema, relation, checkpoint.now))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTime:
+    """What becomes due at one time: windows that close, rows that have waited for a partner, or timers that fire.
+
+    Attributes:
+        at_ms: the time, in milliseconds since the epoch: it is due once the frontier has reached it.
+        count: the number of windows, rows or timers.
+        some: up to three of their keys, and the name of a timer before its key.
+    """
+
+    at_ms: int
+    count: int
+    some: tuple[str, ...]
+
+
+_DUE = pa.schema([("_at", pa.int64()), ("_count", pa.int64()), ("_some", pa.list_(pa.string())), ("_all", pa.int64())])
+_SOME = 3
+
+
+def due_times(warehouse: Root, checkpoint: Checkpoint, uid: str, first: int) -> tuple[int, list[DueTime]]:
+    """Returns what waits for the frontier of an operator: the number of all of it, and the first times.
+
+    Args:
+        warehouse: root of all tables.
+        checkpoint: the checkpoint.
+        uid: an operator with windows or timers.
+        first: the most times to return.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    schema, total = checkpoint.plan.schemas[uid], 0
+    counts, some = Counter[int](), dict[int, list[str]]()
+    query = _due_sql(schema, first)
+    for batch in query_state(warehouse, schema, checkpoint.handles[uid], checkpoint.now, query, _DUE):
+        for n, (at, count, keys, _) in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
+            total += batch["_all"][0].as_py() if n == 0 else 0
+            counts[at] += count
+            some[at] = sorted([*some.get(at, ()), *keys])[:_SOME]
+    found = sorted(counts.items())[:first]
+    return total, [DueTime(at_ms=at, count=count, some=tuple(some[at])) for at, count in found]
+
+
+def _due_sql(schema: OperatorSchema, first: int) -> str:
+    """Returns the query of the first times of a range of key groups; each row has the number of all in it."""
+    key = f"concat_ws(', ', {', '.join(f'CAST({quote(k.name)} AS VARCHAR)' for k in schema.own_keys)})"
+    if schema.timers is None:
+        waiting = f"SELECT epoch_ms({quote(END)}) AS _at, {key} AS _key FROM {RESOLVED}"
+    else:
+        entries = f"SELECT {key} AS _of, unnest(map_entries({quote(schema.timers.name)})) AS _timer FROM {RESOLVED}"
+        waiting = f"SELECT epoch_ms(_timer.value) AS _at, _timer.key || ' of ' || _of AS _key FROM ({entries}) AS _all"
+    return (
+        f"SELECT _at, count(*) AS _count, min(_key, {_SOME}) AS _some, CAST(sum(count(*)) OVER () AS BIGINT) AS _all "
+        f"FROM ({waiting}) AS _waiting GROUP BY _at ORDER BY _at LIMIT {first}"
+    )

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 4_000_000
 """Stored rows of a range of a stream: they fit into memory, and each range opens all files again."""
+RESOLVED = '"_resolved"'
+"""The relation with the resolved rows of a range, in queries over them."""
 
 
 def read_state(
@@ -229,10 +231,42 @@ def stream_state(
         StoreError: a version or a file of the handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
+    query = None
+    if first is not None:
+        keys = ", ".join(quote(k.name) for k in schema.keys)
+        query = f"SELECT * FROM {RESOLVED} ORDER BY {keys} LIMIT {first}"
+    mode = _Mode(config=ALONE, query=query, columns=arrow_schema(empty_columns(schema)))
+    yield from _stream(warehouse, schema, handle, now, mode)
+
+
+def query_state(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, query: str, columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yields the answers to a query over the rows of `read_state`, of one range of key groups after the other.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+        query: a query of DuckDB over `RESOLVED`.
+        columns: the columns of the answers.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+        StateOverflowError: a key's merged state does not fit; the message names the key.
+    """
+    yield from _stream(warehouse, schema, handle, now, _Mode(config=ALONE, query=query, columns=columns))
+
+
+def _stream(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, mode: "_Mode"
+) -> Iterator[pa.RecordBatch]:
     groups = tuple(groups_of(handle, lambda segment: _files_of(warehouse, segment)))
     count = max(1, min(math.ceil(handle.rows / ROWS_AT_ONCE), schema.key_groups))
-    ranges = key_group_ranges(schema.key_groups, count)
-    yield from _read_ranges(address_of(warehouse), schema, groups, now, ranges, _Mode(config=ALONE, first=first))
+    yield from _read_ranges(
+        address_of(warehouse), schema, groups, now, key_group_ranges(schema.key_groups, count), mode
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,17 +275,20 @@ class _Mode:
 
     Attributes:
         config: DuckDB's settings.
-        first: of each range, only so many rows, the first by key; None = all rows, in no particular order.
+        columns: the columns of the answer.
+        query: a query over `RESOLVED`, the rows of a range; None = these rows, in no particular order.
     """
 
     config: Mapping[str, str]
-    first: int | None = None
+    columns: pa.Schema
+    query: str | None = None
 
 
 def _read_range(
     address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
 ) -> Iterator[pa.RecordBatch]:
-    return _read_ranges(address, schema, groups, now, (key_groups,), _Mode(config=WORKER))
+    mode = _Mode(config=WORKER, columns=arrow_schema(empty_columns(schema)))
+    return _read_ranges(address, schema, groups, now, (key_groups,), mode)
 
 
 def _read_ranges(
@@ -272,10 +309,9 @@ def _read_ranges(
             for key_groups in ranges:
                 within = [replace(rows, key_groups=key_groups) for rows in relations]
                 query = _range_query(connection, schema, now, within)
-                if mode.first is not None:
-                    keys = ", ".join(quote(k.name) for k in schema.keys)
-                    query = f'SELECT * FROM ({query}) AS "_resolved" ORDER BY {keys} LIMIT {mode.first}'
-                yield from stream_batches(connection.sql(query), arrow_schema(empty_columns(schema)))
+                if mode.query is not None:
+                    query = f"WITH {RESOLVED} AS ({query}) {mode.query}"
+                yield from stream_batches(connection.sql(query), mode.columns)
 
 
 def _range_query(

@@ -7,6 +7,8 @@ from tidemark.answers.checkpoint_details import (
     CheckpointConfig,
     CheckpointDetails,
     DataInterval,
+    DueTimeFacts,
+    DueTimes,
     ExpectationResult,
     Externalization,
     FieldConfig,
@@ -22,7 +24,7 @@ from tidemark.answers.checkpoint_details import (
 from tidemark.answers.checkpoint_facts import iso, iso_or_none, source_watermarks
 from tidemark.answers.checkpoint_overview import CheckpointLine
 from tidemark.context import Context
-from tidemark.errors import NotFoundError
+from tidemark.errors import NotFoundError, UsageError
 from tidemark.glance import glance_at
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Ack, Checkpoint
@@ -30,7 +32,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.operations import compaction, savepoints
+from tidemark.operations import compaction, reads, savepoints
 from tidemark.web import history_cache
 from tidemark.web.history_lines import line_of
 
@@ -55,6 +57,35 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
     if progress is not None:
         line = replace(line, num_acknowledged_subtasks=len(progress.acknowledged))
     return _details(context, line, plan, found, progress)
+
+
+def list_due_times(context: Context, name: str, checkpoint: int, uid: str, limit: int = 20) -> DueTimes:
+    """What waits for the frontier of an operator at a completed checkpoint: it reads the operator's whole state.
+
+    Raises:
+        NotFoundError: no such pipeline, checkpoint or operator.
+        UsageError: the operator has neither windows nor timers.
+        StoreError: a file of the state is gone.
+    """
+    from tidemark.readers.checkpoint_reader import due_times
+
+    found = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
+    schema = reads.schema_of(found, uid)
+    if not is_clocked(schema):
+        raise UsageError(f"{uid} has neither windows nor timers", next=f"its state: tidemark state show {name} {uid}.")
+    total, first = due_times(context.warehouse.root, found, uid, limit)
+    return DueTimes(
+        uid=uid,
+        what="timers" if schema.window is None else "windows" if schema.interval_join is None else "rows",
+        frontier=iso_or_none(found.now.frontiers.get(uid)),
+        total=total,
+        first=[DueTimeFacts(at=iso(due.at_ms), count=due.count, some=due.some) for due in first],
+    )
+
+
+def is_clocked(schema: OperatorSchema) -> bool:
+    """Whether an operator has a frontier: it has windows or timers."""
+    return schema.window is not None or schema.timers is not None
 
 
 def _details(
@@ -211,6 +242,7 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
         dead_lettered=ack.dead_lettered,
         late=ack.late,
         fired=ack.fired,
+        is_clocked=is_clocked(found.plan.schemas[ack.uid]),
         frontier=iso_or_none(found.now.frontiers.get(ack.uid)),
         dead_letter_rows=ack.dead_letters.rows,
         emitted=ack.emitted_to_all,

@@ -8,9 +8,12 @@ from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import ChangedRange, ChangeOrigin, RowOrigin
 from tidemark.context import Context
 from tidemark.errors import NotFoundError
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import without_paths
 from tidemark.model.core.offsets import OffsetCoverage, Ranges, TopicPartition
+from tidemark.model.schema.event_windows import END, START
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, state_schema_of
 from tidemark.web import history_cache
@@ -37,18 +40,34 @@ def find_origin(context: Context, name: str, uid: str, key: Sequence[str], check
         StoreError: a file of the state is gone.
     """
     found = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
-    parse_key(state_schema_of(found, uid), key)
-    rows = reads.read_state(context, name, uid, checkpoint=found.id, key=key).to_pylist(maps_as_pydicts="strict")
-    if not rows:
+    row = _newest(context, found, state_schema_of(found, uid), key)
+    if row is None:
         raise NotFoundError(
             f"{uid} has no key {', '.join(key)!r} at {found.plan.name}",
             safe="nothing was changed.",
             next="check the spelling, or name an earlier checkpoint: the key may have been cleared or have expired.",
         )
-    row = {column: plain(value) for column, value in rows[0].items()}
+    row = {column: plain(value) for column, value in row.items()}
     changed = int(row.pop("_changed"))
     change = describe_change(context, name, changed, uid)
     return RowOrigin(uid=uid, key=list(key), as_of=found.plan.name, row=row, changed=change)
+
+
+def _newest(context: Context, found: Checkpoint, schema: OperatorSchema, key: Sequence[str]) -> dict[str, Any] | None:
+    """The row of a key that was changed last, in a window that the key names: of a session, also in a part of it.
+
+    Sessions grow: at an earlier checkpoint, the row of a session had other bounds, or was two rows.
+    """
+    wanted, own = parse_key(schema, key), len(schema.own_keys)
+    grows = schema.window is not None and schema.window.is_merged and len(wanted) > own
+    read = reads.read_state(
+        context, found.plan.pipeline, schema.uid, checkpoint=found.id, key=key[:own] if grows else key
+    )
+    rows: list[dict[str, Any]] = read.to_pylist(maps_as_pydicts="strict")
+    if grows:
+        bounds = dict(zip((k.name for k in schema.keys), wanted, strict=True))
+        rows = [row for row in rows if bounds[START] <= row[START] and row[END] <= bounds[END]]
+    return max(rows, key=lambda row: int(row["_changed"]), default=None)
 
 
 def describe_change(context: Context, name: str, checkpoint: int, uid: str) -> ChangeOrigin:

@@ -7,7 +7,9 @@ topic.
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from threading import BoundedSemaphore
+from typing import Any
 
 from tidemark.answers.checkpoint_facts import iso
 from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord
@@ -26,6 +28,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.core.log_records import BoundedRead, LogRecord, ReadBounds, Wanted
 from tidemark.model.core.offsets import OffsetRange, PartitionLog, TopicPartition
 from tidemark.model.core.types import FieldType
+from tidemark.model.schema.event_windows import END, START, from_ms
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
 from tidemark.operations.reads import parse_key, schema_of
@@ -62,6 +65,8 @@ def _pinned(plan: CheckpointPlan) -> dict[str, RecordFormat | None]:
 def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFormats | None = None) -> Wanted | None:
     """A test for records of a key, filtered ones too, by the manifest alone; None if the key is the result of a join.
 
+    With the bounds of a window, only records whose event time is within it match.
+
     Formats whose values name schemas need `formats`, from `topic_formats`.
 
     Every record of an unregistered format matches. A change matches a fold by its message key alone. Any other record
@@ -77,9 +82,9 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
         return None
     record, keys_only = _record_of(_key_fields(schema)), replace(schema, where=None)
     columns = [(column.name, column.type) for column in schema.own_keys]
-    wanted = wanted[: len(columns)]  # of any window of the key
-
     known = _pinned(plan) if formats is None else formats
+    is_within = _of_window(plan, schema, wanted[len(columns) :], known)
+    wanted = wanted[: len(columns)]
     records = {topic: _with_origins(record, plan.format_of(topic)) for topic in plan.topic_ids}
 
     def fits(tp: TopicPartition, found: LogRecord) -> bool:
@@ -95,9 +100,47 @@ def by_key(plan: CheckpointPlan, uid: str, key: Sequence[str], formats: TopicFor
         except BadRecord:
             return False
         ((_, key),) = judge_records(keys_only, [decoded])
-        return key == wanted
+        return key == wanted and is_within(tp, found)
 
     return fits
+
+
+def _of_window(plan: CheckpointPlan, schema: OperatorSchema, bounds: Sequence[object], formats: TopicFormats) -> Wanted:
+    """A test for records that decode, whether their event time is within a window.
+
+    All are without bounds, and if the plan does not say where records of their topic have it.
+    """
+    topics = {topic: name for name, topics in plan.sources.items() for topic in topics}
+    times = {
+        topic: _with_origins(plan.event_times[name], plan.format_of(topic))
+        for topic, name in topics.items()
+        if name in plan.event_times
+    }
+    names = [k.name for k in schema.keys if k.of_window]
+    span = dict(zip(names, bounds, strict=False))
+    start, end = span.get(START), span.get(END)
+
+    def is_within(tp: TopicPartition, found: LogRecord) -> bool:
+        record, its_format = times.get(tp.topic), formats[tp.topic]
+        if record is None or its_format is None or not (isinstance(start, datetime) and isinstance(end, datetime)):
+            return True
+        try:
+            return start <= _event_time(its_format, record, tp, found) < end
+        except BadRecord:
+            return False
+
+    return is_within
+
+
+def _event_time(its_format: RecordFormat, record: FieldType, tp: TopicPartition, found: LogRecord) -> datetime:
+    """The event time of a record: the only leaf of a struct, or Kafka's timestamp if it has none."""
+    if not record.fields:
+        return from_ms(found.timestamp_ms)
+    value: Any = decode_record(its_format, record, tp, found)
+    while isinstance(value, Mapping):
+        (value,) = value.values()
+    assert isinstance(value, datetime)  # noqa: S101  (for the type checker)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def _key_fields(schema: OperatorSchema) -> list[tuple[Sequence[str], FieldType]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tidemark.airflow.ui.access import Readable, may, pipelines_of
 from tidemark.airflow.ui.dags import add_dag_config, describe_pipeline
 from tidemark.airflow.ui.shared import shared_context
-from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, OperatorDetails
+from tidemark.answers.checkpoint_details import CheckpointConfig, CheckpointDetails, DueTimes, OperatorDetails
 from tidemark.answers.checkpoint_overview import ChartPoint, CheckpointsOverview, PipelineFacts
 from tidemark.answers.dead_letter_facts import DeadLetterOverview
 from tidemark.answers.lineage_graph import LineageGraph
@@ -103,6 +103,12 @@ def subtasks(pipeline: Readable, checkpoint: Number, uid: Name) -> OperatorDetai
     if found is None:
         raise HTTPException(404, "Not Found")
     return found
+
+
+@router.get("/pipelines/{pipeline}/checkpoints/details/{checkpoint}/subtasks/{uid}/due")
+def due(pipeline: Readable, checkpoint: Number, uid: Name, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> DueTimes:
+    """The open windows or the timers of an operator at a checkpoint: how many, and when the next ones are due."""
+    return details_page.list_due_times(shared_context(), pipeline, checkpoint, uid, limit)
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/lineage/{checkpoint}")

@@ -334,6 +334,7 @@ class Planner:
             caps_event_time=reading.repeats is None or reading.repeats.first.caps_event_time,
             repeats_to=reading.repeats_to,
             sinks_are_ahead=parent.repeats_to > 0 and reading.repeats is not None,
+            event_times=pipeline.event_times,
             drains=request.drains if reading.repeats is None else reading.repeats.last.drains,
         )
 

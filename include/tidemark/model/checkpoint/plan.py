@@ -11,6 +11,7 @@ from tidemark.model.checkpoint.sinks import SinkTable
 from tidemark.model.core.clocks import EventTimeClock, PlannedClock, clocks_after
 from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
+from tidemark.model.core.types import FieldType
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 
@@ -122,6 +123,8 @@ class CheckpointPlan:
         repeats_to: id of the checkpoint up to which the timeline still has to repeat recorded ones after this plan,
             because its sinks have their closed windows (adr/0057); 0 = nothing is left to repeat.
         sinks_are_ahead: whether its sinks were kept by a restore and have its rows already, because it repeats a cut.
+        event_times: of each source whose records a fold with windows gets, where they have their event time: a struct
+            with no other field, empty for Kafka's timestamp. Pages find the records of a window by it.
         drains: whether it reads nothing and moves all frontiers to the end of time, so that all windows close; no plan
             is made behind it (adr/0061).
     """
@@ -171,6 +174,7 @@ class CheckpointPlan:
     caps_event_time: bool = field(default=False, metadata=ADDED)
     repeats_to: int = field(default=0, metadata=ADDED)
     sinks_are_ahead: bool = field(default=False, metadata=ADDED)
+    event_times: Mapping[str, FieldType] = field(default_factory=dict, metadata=ADDED)
     drains: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:

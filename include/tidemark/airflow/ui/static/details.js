@@ -8,7 +8,7 @@ import { Answered, bytes, C, count, duration, Facts, h, letters, Muted, Name, ou
 import { Rows } from "./table.js";
 
 const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
-  ["letters", "Dead letters"], ["gate", "Gate"], ["facts", "Facts"]];
+  ["time", "Event time"], ["letters", "Dead letters"], ["gate", "Gate"], ["facts", "Facts"]];
 
 const LIVE = 2000;
 
@@ -38,6 +38,7 @@ export function Details({ answer, pipeline, checkpoint, dag, onCheckpoint, actio
       part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
       part === "operators" && h(Operators, { data }),
       part === "offsets" && h(Offsets, { data, pipeline }),
+      part === "time" && h(EventTime, { data, pipeline }),
       part === "letters" && h(DeadLetters, { pipeline, checkpoint, tasks: data.tasks }),
       part === "gate" && h(Gate, { data }),
       part === "facts" && h(AllFacts, { data }))));
@@ -127,6 +128,56 @@ function Offsets({ data, pipeline }) {
     h(Rows, { name: "Offsets", columns, rows: data.ranges, keyOf: (r) => r.partition, chosen: open }),
     open && h(Records, { key: open, pipeline, checkpoint: data.id, query: { partition: open },
       word: `Read records of ${open} from Kafka` }));
+}
+
+const WAITS = { windows: "open windows", timers: "timers", rows: "rows that wait for a partner" };
+const DUE = [
+  { title: "Due at (UTC)", cell: (d) => when(d.at) },
+  { title: "How many", end: true, cell: (d) => count(d.count) },
+  { title: "Keys", cell: (d) => h(Name, { most: "34rem" },
+    d.some.join("; ") + (d.count > d.some.length ? "; …" : "")) },
+];
+
+// Watermarks of sources and frontiers of operators, and on demand what waits for them.
+function EventTime({ data, pipeline }) {
+  const [open, setOpen] = useState(null);
+  const sources = Object.entries(data.source_watermarks).map(([name, at]) => ({ name, ...at }));
+  const operators = data.tasks.filter((t) => t.is_clocked);
+  if (sources.length === 0 && operators.length === 0) return h(Muted, null, data.tasks.length
+    ? "No source declares a watermark, and no operator has windows or timers."
+    : "The checkpoint is not completed: no clock has moved.");
+  const columns = [
+    { title: "Operator", cell: (t) => h("b", null, h(Name, null, t.uid)) },
+    { title: "Frontier (UTC)", cell: (t) => (t.frontier ? when(t.frontier) : "none yet") },
+    { title: "Emitted", end: true, cell: (t) => count(t.emitted) },
+    { title: "Fired", end: true, cell: (t) => count(t.fired) },
+    { title: "Late", end: true, cell: (t) => count(t.late) },
+    { title: "What waits", cell: (t) => h(C.Button, { size: "2xs", variant: "outline", "aria-expanded": open === t.uid,
+      "aria-label": `What waits in ${t.uid}`, onClick: () => setOpen(open === t.uid ? null : t.uid) }, "What waits…") },
+  ];
+  return h(C.Flex, { direction: "column", gap: 3 },
+    sources.length > 0 && h(Rows, { name: "Sources", columns: SOURCES, rows: sources, keyOf: (s) => s.name }),
+    operators.length > 0 && h(Rows, { name: "Operators with a frontier", columns, rows: operators,
+      keyOf: (t) => t.uid, chosen: open }),
+    open && h(Waiting, { key: open, pipeline, checkpoint: data.id, uid: open }));
+}
+
+const SOURCES = [
+  { title: "Source", cell: (s) => h("b", null, h(Name, null, s.name)) },
+  { title: "Watermark (UTC)", cell: (s) => (s.watermark ? when(s.watermark) : "none yet") },
+  { title: "Delay", end: true, cell: (s) => (s.delay === null ? "–" : duration(s.delay)) },
+  { title: "Idle", cell: (s) => (s.idle ? "idle" : "") },
+];
+
+function Waiting({ pipeline, checkpoint, uid }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "details", checkpoint, "subtasks", uid, "due"],
+    { limit: 20 }), 0);
+  return h(Answered, { answer, what: `what waits in ${uid}` }, (due) => h(C.Box, { minW: 0, "data-due": uid },
+    h(C.Text, { fontSize: "sm", mb: 1 }, h("b", null, h("bdi", null, uid)), ` has ${count(due.total)} ${
+      WAITS[due.what]}`, due.first.length > 0 && due.total > due.first.reduce((sum, d) => sum + d.count, 0)
+      ? ", of which these are due first:" : "."),
+    due.first.length > 0 && h(Rows, { name: `What waits in ${uid}`, columns: DUE, rows: due.first,
+      keyOf: (d) => d.at })));
 }
 
 function Gate({ data }) {

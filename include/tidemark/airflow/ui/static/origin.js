@@ -56,7 +56,7 @@ function KeyForm({ operator, look }) {
 export const Labelled = ({ label, children }) => h(C.Flex,
   { as: "label", direction: "column", fontSize: "xs", color: "fg.muted" }, h("bdi", null, label), children);
 
-function One({ pipeline, dag, question, last, onCheckpoint, earlier }) {
+export function One({ pipeline, dag, question, last, onCheckpoint, earlier }) {
   const answer = useAnswer(ours(["pipelines", pipeline, "state", question.uid, "origin"],
     { key: question.key.map((k) => k), checkpoint: question.checkpoint }), 0);
   if (answer.error && answer.error.status === 404 && question.checkpoint) {
