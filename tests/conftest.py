@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.java_options import ONE_COMPILER
+from tests.support.java_options import SHARED
 from tests.support.prerequisites import check
 from tests.support.s3 import STORES
 
@@ -78,7 +78,7 @@ def spark_stack(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Settings]
     from tests.support.s3 import CREDENTIALS
     from tidemark.settings import load_settings
 
-    settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=ONE_COMPILER)
+    settings = load_settings(home=str(tmp_path_factory.mktemp("spark-server")), spark_java_options=SHARED)
     # Like every AWS client, the server reads its S3 credentials from its environment.
     with mock.patch.dict(os.environ, CREDENTIALS):
         control.up(settings, only=("spark",))

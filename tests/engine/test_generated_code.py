@@ -1,6 +1,7 @@
 """What differs from plan to plan is handed to generated code, so that the code of an earlier plan is found and warm."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -51,8 +52,23 @@ def code(capsys: pytest.CaptureFixture[str], frame: DataFrame) -> list[str]:
     return [re.split(r"^== Subtree", stage, flags=re.MULTILINE)[0] for stage in stages]
 
 
-def test_two_plans_have_the_same_generated_code(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (code(capsys, run(spark, plan(number, late))) for number, late in ((7, 0), (8, 86_400_000)))
+GENERATES = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""As for users; the shared server may interpret expressions (`tests.support.java_options`)."""
+
+
+@pytest.fixture
+def generating(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, in which Spark generates code."""
+    before = {name: str(spark.conf.get(name)) for name in GENERATES}
+    for name, value in GENERATES.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def test_two_plans_have_the_same_generated_code(generating: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (code(capsys, run(generating, plan(number, late))) for number, late in ((7, 0), (8, 86_400_000)))
     assert len(first) >= 2
     assert sum("GeneratedIteratorForCodegenStage" in text for text in first) == len(first)
     assert first == second

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from tidemark.declare.co_process import CoProcess, bind_co_process
@@ -251,6 +252,10 @@ class Pipeline:
 
     def schemas(self) -> dict[str, OperatorSchema]:
         """The stored schema of every operator, by uid, in declaration order; broadcast states first."""
+        return dict(self._schemas)
+
+    @cached_property
+    def _schemas(self) -> dict[str, OperatorSchema]:
         found = {b.uid: b.bind() for b in self.broadcast}
         return found | {o.uid: self._schema_of(o) for o in self.operators}
 
@@ -354,7 +359,7 @@ class Pipeline:
             next=f"name one of: {', '.join(o.uid for o in self.operators)}.",
         )
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash (sha256) of what decides results: record types, schemas, functions, rules for bad and late records.
 

@@ -147,6 +147,7 @@ class Harness:
     ) -> None:
         self._gate = gate
         self._pipeline = self._with_gate(pipeline)
+        self._whole = _unbounded(self._pipeline)
         self._world = _World(parallelism)
         self._feed = Feed(self._pipeline, self._world.log, partitions)
         self._waiting: list[object] = []
@@ -185,6 +186,7 @@ class Harness:
             )
         self._flush()
         self._pipeline = self._with_gate(pipeline)
+        self._whole = _unbounded(self._pipeline)
         self._feed.declare(self._pipeline)
 
     def checkpoint(self, barrier: Barrier = BARRIER, crashes: Sequence[Crash] = ()) -> Checkpoint:
@@ -303,8 +305,7 @@ class Harness:
     def _complete(self, request: PlanRequest) -> None:
         """Makes attempts until a new checkpoint is complete, and counts those that are killed."""
         known = self._newest_id
-        # A barrier is one checkpoint, whatever bounds one when records wait, and however soon it comes.
-        whole = replace(self._pipeline, max_records=None, max_bytes=None, min_pause=timedelta(0))
+        whole = self._whole
         loop = CheckpointLoop(
             coordinator=self._coordinator, pipeline=whole, execute=lambda attempt: self._world.execute(whole, attempt)
         )
@@ -337,3 +338,8 @@ class Harness:
 
     def _newest(self) -> Checkpoint | None:
         return next(iter(self._coordinator.checkpoints()), None)
+
+
+def _unbounded(pipeline: Pipeline) -> Pipeline:
+    """A barrier is one checkpoint, whatever bounds one when records wait, and however soon it comes."""
+    return replace(pipeline, max_records=None, max_bytes=None, min_pause=timedelta(0))
