@@ -25,7 +25,8 @@ RECORDED = Path(__file__).with_name("rest_answers.json")
 ONE = "checkpoints/details"
 PATHS = (
     "checkpoints", "checkpoints/config", "checkpoints/series", f"{ONE}/1", f"{ONE}/2", f"{ONE}/3", f"{ONE}/4",
-    f"{ONE}/1/subtasks/buses", f"{ONE}/1/subtasks/buses/due", "checkpoints/lineage/1", "checkpoints/lineage/3", "checkpoints/lineage/4",
+    f"{ONE}/1/subtasks/buses", f"{ONE}/1/subtasks/buses/due",
+    "checkpoints/lineage/1", "checkpoints/lineage/3", "checkpoints/lineage/4",
     f"{ONE}/1/records", f"{ONE}/1/records?uid=buses&key=b1&limit=1", f"{ONE}/1/dead-letters?uid=buses", "timelines",
     "publications", "dead-letters", "savepoints", "savepoints/kept/disposal", "savepoints/alone/disposal",
     "restore-plan?checkpoint=1",

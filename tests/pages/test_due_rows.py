@@ -104,7 +104,11 @@ class SalesContext(DiskContext):
 
 
 Sent = list[tuple[str, datetime]]
-WINDOWS: dict[str, Window] = {"tumbling": Tumbling("10m"), "sliding": Sliding("20m", every="5m"), "session": Session("6m")}
+WINDOWS: dict[str, Window] = {
+    "tumbling": Tumbling("10m"),
+    "sliding": Sliding("20m", every="5m"),
+    "session": Session("6m"),
+}
 
 
 def made(window: Window, path: Path, seed: int) -> tuple[DiskContext, Sent]:
