@@ -5,10 +5,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.publications.published_ward import PublishedWard, rows_by
+from tests.publications.published_ward import PublishedWard, place_of, rows_by
 from tidemark.answers.publication_facts import PublishedFacts
 
 Changes = list[dict[str, Any]]
+_OWN = ("_op", "before", "after", "_from", "_checkpoint")
 
 
 class ChangelogWard(PublishedWard):
@@ -51,11 +52,12 @@ def fold(changes: Changes, until: int) -> dict[str, Any]:
     for change in sorted(changes, key=lambda c: c["_checkpoint"]):
         if change["_checkpoint"] > until:
             break
-        key, before, after = change["sensor"], change["before"], change["after"]
+        key, before, after = place_of(change), change["before"], change["after"]
+        columns = {name: value for name, value in change.items() if name not in _OWN}
         assert change["_op"] == ("delete" if after is None else "update" if before is not None else "insert")
         if before is not None:
-            assert state[key] == {"sensor": key, **before}
+            assert state[key] == {**columns, **before}
         state.pop(key, None)
         if after is not None:
-            state[key] = {"sensor": key, **after}
+            state[key] = {**columns, **after}
     return state

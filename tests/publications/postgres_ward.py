@@ -1,13 +1,14 @@
 """A ward whose states are published to a real PostgreSQL."""
 
 import random
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-from tests.publications.published_ward import NAME, PublishedWard
+from tests.publications.published_ward import NAME, PublishedWard, place_of
 from tests.support.postgres import Postgres
 from tidemark.answers.publication_facts import PublishedFacts
 
@@ -28,9 +29,9 @@ class PostgresWard(PublishedWard):
         return f'JdbcUpsert("{self.url}", table="{uid}")'
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Rows of a table in order of sensors."""
+        """Rows of a table in order of sensors and windows."""
         with psycopg.connect(self.url, row_factory=dict_row) as connection:
-            return connection.execute(f"SELECT * FROM {table} ORDER BY sensor").fetchall()
+            return sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=place_of)
 
     def progress(self, uid: str) -> dict[str, Any]:
         """The progress row of an operator's publication."""
@@ -62,5 +63,9 @@ class PostgresWard(PublishedWard):
         assert [self._plain(row) for row in self.rows(uid)] == [self._plain(row) for row in expected]
 
     def _plain(self, row: dict[str, Any]) -> dict[str, Any]:
-        # A map is an object of JSON, whose keys are texts; the state has those of `by_room` as numbers.
-        return {n: {str(k): v for k, v in held.items()} if isinstance(held, dict) else held for n, held in row.items()}
+        # A map is an object of JSON, whose keys and times are texts; the state has those of `by_room` as numbers.
+        return {n: _as_json(held) if isinstance(held, dict) else held for n, held in row.items()}
+
+
+def _as_json(held: dict[Any, Any]) -> dict[str, Any]:
+    return {str(k): v.isoformat() if isinstance(v, datetime) else v for k, v in held.items()}

@@ -52,6 +52,8 @@ def killing(step: str, when: str) -> StepListener:
 class PublishedWard:
     """The pipeline, its log, its mirrors, and the state that each version of a mirror has to have."""
 
+    declaration: str = DECLARATION
+    uids: tuple[str, ...] = UIDS
     kind = "mirror"
     """The last word of the default names of its publications."""
     fences: tuple[type[Exception], ...] = ()
@@ -75,8 +77,8 @@ class PublishedWard:
     def declare(self, change: Callable[[str], str] = str) -> None:
         """Declares the pipeline, with a mirror of each operator."""
         targets = "from tidemark.targets import DeltaChangelog, DeltaMirror, JdbcUpsert, KafkaUpsert"
-        text = DECLARATION.replace("from tidemark import", f"{targets}\nfrom tidemark import", 1)
-        for uid in UIDS:
+        text = self.declaration.replace("from tidemark import", f"{targets}\nfrom tidemark import", 1)
+        for uid in self.uids:
             text = text.replace(f'("{uid}", ', f'("{uid}", publish=[{self.target(uid)}], ')
         self.tidemark.declare(change(text), file="ward.py", name=NAME)
 
@@ -180,9 +182,9 @@ class PublishedWard:
 
 
 def ordered(rows: pa.Table) -> State:
-    """Rows as Python values, in order of sensors."""
+    """Rows as Python values, in order of sensors and windows."""
     names = sorted(rows.column_names)
-    return sorted(rows.select(names).to_pylist(maps_as_pydicts="strict"), key=lambda row: row["sensor"])
+    return sorted(rows.select(names).to_pylist(maps_as_pydicts="strict"), key=place_of)
 
 
 def read(path: Path, version: int) -> State:
@@ -192,8 +194,15 @@ def read(path: Path, version: int) -> State:
 
 
 def rows_by(state: State) -> Mapping[str, dict[str, Any]]:
-    """Rows by sensor."""
-    return {row["sensor"]: row for row in state}
+    """Rows by sensor and window."""
+    return {place_of(row): row for row in state}
+
+
+def place_of(row: Mapping[str, Any]) -> str:
+    """The sensor of a row, and the bounds of its window if it has one."""
+    bounds = [row[name] for name in ("window_start", "window_end") if name in row]
+    at = (datetime.fromisoformat(bound) if isinstance(bound, str) else bound for bound in bounds)
+    return " ".join([row["sensor"], *(bound.isoformat() for bound in at)])
 
 
 def read_counts(path: Path, column: str) -> int:

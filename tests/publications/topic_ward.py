@@ -2,13 +2,14 @@
 
 import json
 import random
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.publications.published_ward import NAME, PublishedWard, rows_by
+from tests.publications.published_ward import NAME, PublishedWard, place_of, rows_by
 from tidemark.answers.publication_facts import PublishedFacts
 from tidemark.errors import FencedError
 from tidemark.kafka.compacted_topic import CompactedTopic
@@ -50,7 +51,7 @@ class TopicWard(PublishedWard):
                 if message.error() is not None:
                     left.discard(message.partition())
                     continue
-                key, value = (message.partition(), json.loads(message.key() or b"")["sensor"]), message.value()
+                key, value = (message.partition(), place_of(json.loads(message.key() or b""))), message.value()
                 found.pop(key, None)
                 if value is not None:
                     found[key] = json.loads(value)
@@ -74,4 +75,4 @@ class TopicWard(PublishedWard):
     def compare(self, uid: str) -> None:
         """The topic has the state of the checkpoint in its progress."""
         expected = rows_by(self.expected(self.told(uid)[1], uid))
-        assert self.rows(uid) == json.loads(json.dumps(expected))
+        assert self.rows(uid) == json.loads(json.dumps(expected, default=datetime.isoformat))

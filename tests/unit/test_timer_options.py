@@ -8,7 +8,6 @@ import pytest
 
 from tidemark import Broadcast, DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.errors import DeclarationError, ProcessFunctionError
-from tidemark.targets import DeltaMirror
 from tidemark.testing import Barrier, Harness
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -81,7 +80,6 @@ def pipeline(**options: Any) -> Pipeline:
         ({"fires_by": "count"}, "fires_by='count'"),
         ({"lateness": "soon"}, "lateness='soon' is not a duration"),
         ({"on_error": "dead_letter"}, 'on_error="dead_letter" with on_timer'),
-        ({"publish": [DeltaMirror("/tmp/mirror")]}, "publish= with on_timer"),
         ({"state": Named}, "a state field is called timers"),
     ],
 )

@@ -71,13 +71,11 @@ def check_timers(process: "Process") -> None:
 
 
 def _refuse(process: "Process") -> None:
-    refused = {
-        "publish=": (process.publish, "publications do not know timers yet"),
-        'on_error="dead_letter"': (process.on_error != "fail", "a timer has no record to put aside"),
-    }
-    for what, (is_given, why) in refused.items():
-        if is_given:
-            raise DeclarationError(f"{process.uid}: {what} with on_timer: {why}", next="leave one of them out.")
+    if process.on_error != "fail":
+        raise DeclarationError(
+            f'{process.uid}: on_error="dead_letter" with on_timer: a timer has no record to put aside',
+            next="leave one of them out.",
+        )
     if any(d.name == TIMERS for d in process.state.descriptors):
         raise DeclarationError(
             f"{process.uid}: a state field is called {TIMERS}, the column of the timers", next="rename the field."

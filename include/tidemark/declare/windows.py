@@ -195,7 +195,6 @@ def check_window(fold: "Fold") -> None:
     refused = {
         "deletes=True": (fold.deletes, "the message key of a delete names no window"),
         f"a ttl ({', '.join(expiring)})": (expiring, "a window ends the life of its row itself"),
-        "publish=": (fold.publish, "publish the rows of closed windows from the sink"),
     }
     for what, (is_given, why) in refused.items():
         if is_given:

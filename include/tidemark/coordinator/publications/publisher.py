@@ -17,6 +17,7 @@ from tidemark.declare.publications import Publication
 from tidemark.errors import ConflictError, NotFoundError, ReleasedError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.retention.erasure import ErasureRecord
 from tidemark.model.retention.publication_records import (
     PublicationBegun,
     PublicationDone,
@@ -178,6 +179,10 @@ class StatePublisher:
         draft = self._draft(after, last)
         if after.id == before.id and draft.erasures == last.erasures:
             return None
+        erased = self._erasures(self.uid, last.erasures, draft.erasures)
+        if after.plan.schemas[self.uid].window is not None and any(erased):
+            # An erased key names no window, and no state says any more which rows of the target were its.
+            return self._rebuild(after, last, Replaceable.UNTOUCHED, last.step + 1)
         return replace(
             draft,
             mode=PublicationMode.DIFFERENCE,
@@ -298,10 +303,14 @@ class StatePublisher:
     def _erased(self, begun: PublicationBegun, schema: OperatorSchema) -> Iterator[tuple[object, ...]]:
         """Keys whose erasure the target does not reflect yet."""
         previous = self.steps.previous(begun)
-        since = 0 if previous is None else previous.erasures
-        for record in Erasures(self.coordinator.objects).until(begun.erasures):
-            if record.number > since and begun.uid in record.uids:
-                yield typed_key(schema, record.key)
+        for record in self._erasures(begun.uid, 0 if previous is None else previous.erasures, begun.erasures):
+            yield typed_key(schema, record.key)
+
+    def _erasures(self, uid: str, since: int, until: int) -> Iterator[ErasureRecord]:
+        """The erasures of an operator with numbers in `(since, until]`."""
+        for record in Erasures(self.coordinator.objects).until(until):
+            if record.number > since and uid in record.uids:
+                yield record
 
     def _overtaken(self) -> ConflictError:
         name = self.publication.name
