@@ -15,10 +15,11 @@ from tidemark.environment import random_id
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.retention.export_manifest import Export, ExportedFile, ExportedState
-from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import import_
 from tidemark.operations.import_ import Imported, describe_import
 from tidemark.operations.reads import refuse_stateless
+from tidemark.sql.initial_state import refuse_given_rows
 
 if TYPE_CHECKING:
     from tidemark.transfer.bootstrap_tables import GivenTable
@@ -91,7 +92,7 @@ def _given(context: Context, request: BootstrapRequest) -> tuple[Pipeline, Mappi
         if uid not in schemas:
             raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(schemas)}.")
         refuse_stateless(schemas[uid], schemas)
-        refuse_windows(schemas[uid], "a bootstrap", "omit it: it begins with the first records.")
+        refuse_given_rows(schemas[uid], "a bootstrap", "omit it: it begins with the first records.")
         if uid in pipeline.tables:
             raise UsageError(f"{uid} is copied from a table of its own", next="omit it.")
     timed = [uid for uid in request.tables if request.at is None and _expires(schemas[uid])]

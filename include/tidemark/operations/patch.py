@@ -23,9 +23,10 @@ from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRequest
-from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import timelines
 from tidemark.operations.reads import refuse_stateless
+from tidemark.sql.initial_state import refuse_given_rows
 from tidemark.sql.patch_rows import PatchedState
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
     for uid in uids:
         if uid in operators:
             refuse_stateless(pipeline.schemas()[uid], pipeline.schemas())
-            refuse_windows(pipeline.schemas()[uid], "a patch", "correct the topic, and backfill from a savepoint.")
+            refuse_given_rows(pipeline.schemas()[uid], "a patch", "correct the topic, and backfill from a savepoint.")
             continue
         if uid in pipeline.schemas():
             raise UsageError(

@@ -5,11 +5,72 @@ of a field; kinds that cannot continue from the value (`mean`, an author's aggre
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
+from tidemark.errors import UsageError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
+from tidemark.model.schema.event_windows import StoredWindow, to_ms
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField, run_columns
+
+
+def refuse_given_rows(schema: OperatorSchema, what: str, next: str) -> None:
+    """Refuses operators whose stored rows no table with a row per key, or per key and window, can give.
+
+    Args:
+        schema: the operator.
+        what: the operation, as the subject of a sentence.
+        next: what to type instead.
+
+    Raises:
+        UsageError: it is an interval join, or its windows slide or are sessions.
+    """
+    window = schema.window
+    if window is None or (window.has_row_per_window and schema.interval_join is None):
+        return
+    has, why = "has", "a row of such a window is stored in parts"
+    if schema.interval_join is not None:
+        has, why = "is an", "its rows are whole records of both inputs"
+    raise UsageError(
+        f"{schema.uid} {has} {window.shown}: {what} is not possible, because {why}",
+        safe="nothing was written.",
+        next=next,
+    )
+
+
+def window_fault(window: StoredWindow, start: datetime, end: datetime, frontier: int | None) -> str | None:
+    """Returns why no row can have these bounds; None if it can.
+
+    Args:
+        window: the windows of the operator.
+        start: of the row.
+        end: of the row.
+        frontier: windows that end there or before are closed; None = no window is.
+    """
+    if window.bounds(start) != (start, end):
+        return f"{start.isoformat()} to {end.isoformat()} is none of its {window.shown}"
+    if frontier is not None and window.closes((to_ms(start), to_ms(end))) <= frontier:
+        return f"the window that ends at {end.isoformat()} is closed"
+    return None
+
+
+def timer_faults(schema: OperatorSchema, frontier: int | None) -> list[tuple[str, str]]:
+    """Returns conditions over `given_columns` that no row may meet, each with the reason.
+
+    Args:
+        schema: the operator.
+        frontier: timers up to it have fired; None = none has.
+    """
+    if schema.timers is None:
+        return []
+    times = f"map_values({quote(schema.timers.name)})"
+    inexact = f"len([t FOR t IN {times} IF t IS NULL OR epoch_us(t) % 1000 <> 0]) > 0"
+    found = [(inexact, "a timer has no time in whole milliseconds")]
+    if frontier is not None:
+        passed = f"len([t FOR t IN {times} IF epoch_ms(t) <= {frontier}]) > 0"
+        found.append((passed, "a timer is due up to the frontier, so it would never fire"))
+    return found
 
 
 def given_columns(schema: OperatorSchema) -> tuple[tuple[str, FieldType], ...]:

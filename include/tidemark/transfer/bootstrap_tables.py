@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidemark.model.retention.export_manifest import ExportedFile
 from tidemark.model.schema.key_groups import group_of
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
-from tidemark.sql.initial_state import given_columns, stored_sql
+from tidemark.sql.initial_state import given_columns, stored_sql, timer_faults, window_fault
 from tidemark.storage.parquet_folder import ParquetFolder
 from tidemark.tables.delta_tables import arrow_schema, fits
 from tidemark.transfer.export_folder import order_columns, stored_order
@@ -35,18 +36,21 @@ class GivenTable:
         path: a Parquet file, a folder of them, or a Delta table, at its newest version.
         schema: the operator's stored schema.
         keys_only: whether it only names keys: field columns are not read, and stay null.
+        frontier: of the operator: windows up to it are closed and timers have fired; None = none has.
     """
 
     path: str
     schema: OperatorSchema
     keys_only: bool = False
+    frontier: int | None = None
 
     def check(self) -> int:
         """Reads every row; returns their number.
 
         Raises:
             NotFoundError: nothing exists at this path.
-            UsageError: a column is missing or has another type, a value does not fit, a key is null or occurs twice.
+            UsageError: a column is missing or has another type, a value does not fit, a key is null or occurs twice, a
+                window is closed or none of the operator's, or a timer would never fire.
             StoreError: the table cannot be read.
         """
         with open_connection() as connection, translate_duckdb_errors(f"{self.path} cannot be used"):
@@ -87,8 +91,9 @@ class GivenTable:
         found = connection.sql(twice).fetchall()
         if found:
             raise self._refused(f"keys occur twice: {', '.join('/'.join(map(str, key)) for key in found)}")
-        for torn, why in (found for f in self.schema.fields for found in f.state_kind.import_faults(f)):
-            if connection.sql(f"SELECT 1 FROM {name} WHERE {torn} LIMIT 1").fetchall():
+        torn = [found for f in self.schema.fields for found in f.state_kind.import_faults(f)]
+        for wrong, why in [*torn, *timer_faults(self.schema, self.frontier)]:
+            if connection.sql(f"SELECT 1 FROM {name} WHERE {wrong} LIMIT 1").fetchall():
                 raise self._refused(why)
         return count
 
@@ -116,7 +121,12 @@ class GivenTable:
         nulls = [name for name in keys if rows[name].null_count]
         if nulls:
             raise self._refused(f"a key is null: {', '.join(nulls)}")
-        values = zip(*(rows[name].to_pylist() for name in keys), strict=True)
+        values = list(zip(*(rows[name].to_pylist() for name in keys), strict=True))
+        if self.schema.window is not None:
+            for *_, start, end in values:
+                why = window_fault(self.schema.window, start.astimezone(UTC), end.astimezone(UTC), self.frontier)
+                if why is not None:
+                    raise self._refused(why)
         groups = [group_of(self.schema, key) for key in values]
         return rows.append_column(_GROUP, pa.array(groups, _GROUP.type))
 

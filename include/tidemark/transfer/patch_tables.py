@@ -95,7 +95,7 @@ def patch_rows(warehouse: Root, given: GivenPatch) -> Iterator[PatchRows]:
 
     Raises:
         NotFoundError: there is no such table.
-        UsageError: a row does not fit, or a key is both set and deleted.
+        UsageError: a row does not fit, its window is closed, or a key is both set and deleted.
         StateOverflowError: the new value of a key does not fit; the message names the key.
         StoreError: a table, or the state, cannot be read.
     """
@@ -115,7 +115,8 @@ def _load(connection: Any, given: GivenPatch) -> None:
     paths = {"given": given.values, "deleted": given.deletes}
     for name, path in paths.items():
         if path is not None:
-            GivenTable(path, schema, keys_only=name == "deleted").load(connection, name)
+            frontier = given.now.frontiers.get(schema.uid)
+            GivenTable(path, schema, keys_only=name == "deleted", frontier=frontier).load(connection, name)
     for name, other in (("given", "deleted"), ("deleted", "given")):
         if paths[name] is None:
             connection.execute(f"CREATE TEMP TABLE {name} AS FROM {other} LIMIT 0")
