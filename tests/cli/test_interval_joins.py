@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli import Command
@@ -195,8 +196,42 @@ def test_other_distances_need_another_uid_and_another_lateness_does_not(line: Jo
     line("run", "shop").failed(2, "shipped", "within 0 to 7200000 ms", "new uid")
 
 
+def held(line: JoinedShop, text: str) -> list[str]:
+    """Files of the warehouse whose rows have a text, dead letters included."""
+    found = []
+    for path in sorted((line.tidemark.warehouse / "shop").rglob("*.parquet")):
+        if text in str(pq.read_table(path, partitioning=None).to_pylist()):
+            found.append(path.relative_to(line.tidemark.warehouse).as_posix())
+    return found
+
+
+@pytest.mark.parametrize("block", [[], ["--block"]])
+def test_an_erasure_takes_both_sides_of_a_key_its_pairs_and_its_letters(line: JoinedShop, block: list[str]) -> None:
+    assert any("dead_letters" in path for path in held(line, '"f"')), "it was late"
+    for key in "def":
+        line("erase", "shop", "shipped", "--key", key, "--execute", "--now", *block).ok()
+    assert line.shipped() == [("a", "south"), ("b", "north")]
+    assert waiting(line) == [] and waiting(line, "shipped_at(1)") != []
+    assert [held(line, text) for text in ('"f"', "'e'", "'d'", "late for d")] == [[]] * 4
+    line("verify", "shop", "--content").ok()
+    line("restore", "shop", "--checkpoint", "1", "--restore-sinks", "--execute").ok()
+    line.run(("e", 301, "west"), ("e", 301), ("k", 301), ("k", 302, "west"))
+    new = [] if block else [("e", "west")]
+    assert line.shipped() == [("a", "south"), ("b", "north"), *new, ("k", "west")], "records that were read count never"
+
+
+def test_a_letter_of_an_erased_key_is_found_although_it_has_another_member_of_the_name(tmp_path: Path) -> None:
+    line = JoinedShop(tmp_path)
+    line.run(("a", 60), ("b", 60, "north"))
+    late = {"id": "parcel 7", "order_id": "a", "carrier": "unseen", "at": START.isoformat()}
+    line.disk.log.append(TopicPartition("shipments", 0), json.dumps(late).encode(), timestamp_ms=0)
+    line.run()
+    assert held(line, "unseen")
+    line("erase", "shop", "shipped", "--key", "a", "--execute", "--now").ok()
+    assert held(line, "unseen") == []
+
+
 def test_what_is_not_ready_is_refused_by_name(line: JoinedShop) -> None:
-    line("erase", "shop", "shipped", "--key", "a").failed(2, "shipped is an interval join", "an erasure")
     refused = line("dead-letters", "redrive", "shop", "shipped", "--out-of-order", "--execute")
     refused.failed(2, "shipped is an interval join: a redrive of its dead letters is not supported", "backfill")
     line.declare(more=FAILING)

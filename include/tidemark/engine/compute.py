@@ -451,9 +451,9 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         if schema.several_inputs:
             failed = self._failing[uid].letters if uid in self._failing else None
-            return refused_of_inputs(self._compute.pipeline, self._plan, uid, self._frames(), failed)
-        emitted = self._fed_with(uid)
-        letters = dead_letters(self._records(uid), schema, emitted)
+            dropped = blocked_column(schema, self._blocked)
+            return refused_of_inputs(self._compute.pipeline, self._plan, uid, self._frames(), dropped, failed)
+        letters = dead_letters(self._records(uid), schema, emitted := self._fed_with(uid))
         if uid in self._failing:
             letters = letters.unionByName(self._failing[uid].letters(self._numbered(uid), emitted))
         return letters

@@ -18,7 +18,7 @@ from tidemark.model.core.names import operator_of
 from tidemark.model.core.types import KEY_KINDS, column_type
 from tidemark.model.retention.erasure import keyed_by
 from tidemark.model.schema.key_groups import key_text, typed_key
-from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 T = TypeVar("T")
 
@@ -161,8 +161,6 @@ def _keyed(context: Context, name: str, request: ErasureRequest) -> tuple[Operat
         UsageError: the operator has keys of its own, or has none and the request names no columns of its rows.
     """
     schema = _schema(context, name, request.uid)
-    if schema.interval_join is not None:
-        refuse_windows(schema, "an erasure", "let its rows find partners or end, and give its sink a keep_for.")
     if schema.keeps_state:
         if request.by:
             raise UsageError(

@@ -130,6 +130,8 @@ def _equal(column: pa.ChunkedArray, value: object) -> Any:
 
 def _letters_of(held: pa.Table, key: ErasedKey) -> Any:
     columns = dict(zip(key.columns, key.values, strict=True))
+    if key.has_several_names:
+        columns = {f"any member {n}": value for n, value in enumerate(key.values)}
     raw = [held.column(name).to_pylist() for name in _RAW if name in held.column_names]
     return pa.array([_is_of(columns, *row) for row in zip(*raw, strict=True)], pa.bool_())
 

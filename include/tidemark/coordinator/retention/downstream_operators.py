@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidemark.coordinator.retention.erasure_residue import count_rows
 from tidemark.coordinator.retention.erasure_search import KeyOccurrences, Searcher, handles_of
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.schema.operator_schema import OperatorSchema, refuse_windows
+from tidemark.model.schema.operator_schema import OperatorSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,8 @@ class Chained:
 
     @classmethod
     def behind(cls, pipeline: Pipeline, schema: OperatorSchema) -> "Chained":
-        """The operators downstream of the operator of a stored schema.
-
-        Raises:
-            UsageError: one of them is an interval join.
-        """
+        """The operators downstream of the operator of a stored schema."""
         wanted, declared = _columns(schema), pipeline.schemas()
-        for uid in _fed(pipeline, schema.uid):
-            if declared[uid].interval_join is not None:
-                what = f"an erasure of {schema.uid}, whose rows reach it,"
-                refuse_windows(declared[uid], what, "let its rows end first, and give its sink a keep_for.")
         found = {uid: _columns(declared[uid]) for uid in dict.fromkeys(_fed(pipeline, schema.uid))}
         return cls(
             same=tuple(uid for uid, its in found.items() if its == wanted),

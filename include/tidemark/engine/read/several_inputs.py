@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from tidemark.declare.co_process import CoProcess
 from tidemark.declare.interval_join import IntervalJoin
@@ -34,15 +34,21 @@ def records_of_inputs(pipeline: Pipeline, plan: CheckpointPlan, uid: str, frames
 
 
 def refused_of_inputs(
-    pipeline: Pipeline, plan: CheckpointPlan, uid: str, frames: Mapping[str, DataFrame], failed: Failed | None = None
+    pipeline: Pipeline,
+    plan: CheckpointPlan,
+    uid: str,
+    frames: Mapping[str, DataFrame],
+    dropped: Column | None = None,
+    failed: Failed | None = None,
 ) -> DataFrame:
     """Returns the dead letters of an operator; records that another one emitted are encoded. See `records_of_inputs`.
 
-    `failed` returns those of a function that failed, from its records, the struct of them if another operator emits
-    them, and where it is.
+    `dropped` says of a record whether its key is erased. `failed` returns the letters of a function that failed, from
+    its records, the struct of them if another operator emits them, and where it is.
     """
     operator, schema, found = _operator(pipeline, uid), plan.schemas[uid], list[DataFrame]()
-    for n, records in _parts(pipeline, plan, uid, frames):
+    for n, whole in _parts(pipeline, plan, uid, frames):
+        records = whole if dropped is None else whole.where(~dropped)
         name, at = operator.inputs[n], f"record.`{_field(operator, n)}`"
         emitted = pipeline.input_record(name) if name in pipeline.outputs else None
         letters = [dead_letters(records, schema, emitted, at)]

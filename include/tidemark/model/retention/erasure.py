@@ -59,7 +59,7 @@ def keyed_by(schema: OperatorSchema, columns: Sequence[tuple[str, str]]) -> Oper
     types.
     """
     if schema.window is not None:
-        return replace(schema, keys=schema.own_keys, window=None)
+        return replace(schema, keys=schema.own_keys, window=None, co_inputs=schema.several_inputs)
     keys = tuple(KeyColumn(name, name, column_type(sql).with_null(False)) for name, sql in columns)
     return replace(schema, keys=keys) if keys else schema
 
@@ -92,18 +92,22 @@ class ErasedKey:
         values: one per column.
         group: its `_key_group`.
         uids: the operators whose rows are meant, in a sink that others may have written to; empty = any.
+        has_several_names: whether records name the key differently, because the operator has several inputs: then a
+            dead letter belongs to the key whichever member has its value.
     """
 
     columns: tuple[str, ...]
     values: tuple[object, ...]
     group: int
     uids: frozenset[str] = frozenset()
+    has_several_names: bool = False
 
     @classmethod
     def of(cls, schema: OperatorSchema, values: tuple[object, ...], uids: frozenset[str] = frozenset()) -> "ErasedKey":
         """Returns the key of an operator."""
         columns = tuple(k.name for k in schema.keys)
-        return cls(columns=columns, values=values, group=group_of(schema, values), uids=uids)
+        several = bool(schema.several_inputs)
+        return cls(columns=columns, values=values, group=group_of(schema, values), uids=uids, has_several_names=several)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

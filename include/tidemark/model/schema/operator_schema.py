@@ -453,27 +453,6 @@ def _field_from_json(body: dict[str, Any]) -> StoredField:
     )
 
 
-def refuse_windows(schema: OperatorSchema, what: str, next: str) -> None:
-    """Refuses an operation on an operator with windows or timers, as long as it would not know which are past.
-
-    Args:
-        schema: the operator.
-        what: the operation, as the subject of a sentence.
-        next: what to type instead.
-
-    Raises:
-        UsageError: the operator has windows or timers.
-    """
-    if schema.window is not None or schema.timers is not None:
-        has, of = ("has", "them") if schema.interval_join is None else ("is an", "it")
-        shown = "timers" if schema.window is None else schema.window.shown
-        raise UsageError(
-            f"{schema.uid} {has} {shown}: {what} is not supported for {of} yet",
-            safe="nothing was written.",
-            next=next,
-        )
-
-
 def window_columns(window: StoredWindow) -> tuple[KeyColumn, KeyColumn]:
     """Returns the columns of a window, which follow those of the key."""
     bound = FieldType("timestamp")
