@@ -30,6 +30,9 @@ from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.errors import EngineError
 
 spark = open_session(SparkSettings(master=sys.argv[1]), f"tests/{uuid.uuid4().hex}", 1)
+# Numbers by the hundred million are summed in seconds only by generated code, which the shared server may leave out.
+for name, value in (("wholeStage", "true"), ("factoryMode", "FALLBACK")):
+    spark.conf.set(f"spark.sql.codegen.{name}", value)
 assert spark.range(3).count() == 3
 print("ready", flush=True)
 try:
