@@ -102,6 +102,8 @@ def test_a_viewer_reads_everything_and_changes_nothing(
         answer = client(method, path.format(**SAMPLE), **asked(method, path))
         nothing = path.startswith("/static") or "/sinks/" in path
         expected = 403 if method == "POST" else 404 if nothing else 200
+        if path.endswith("/due"):
+            expected = 422  # the operator has neither windows nor timers
         assert answer.status_code == expected, f"{method} {path}: {answer.text}"
 
 
