@@ -71,14 +71,14 @@ test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 	@$(BIN)/python -m tests.side_by_side
 
 .PHONY: test-more
-# A third of what these run by default: a slow machine must end `.ci/run` in 90 minutes. `make test-nightly` runs the most,
-# and planted bugs have bounds of their own.
-test-more: export TIDEMARK_TEST_SCHEDULES ?= 4000
-test-more: export TIDEMARK_TEST_RACES ?= 2000
-test-more: export TIDEMARK_TEST_ERASURE_RACES ?= 50
-test-more: export TIDEMARK_TEST_DELIVERY_WALKS ?= 40
-test-more: export TIDEMARK_TEST_SHORT_DISK_WALKS ?= 70
-test-more: export TIDEMARK_TEST_WALKS ?= 10
+# A quarter of what these run by default: a slow machine must end `.ci/run` in 90 minutes. `make test-nightly` runs the
+# most, and planted bugs have bounds of their own.
+test-more: export TIDEMARK_TEST_SCHEDULES ?= 3000
+test-more: export TIDEMARK_TEST_RACES ?= 1500
+test-more: export TIDEMARK_TEST_ERASURE_RACES ?= 40
+test-more: export TIDEMARK_TEST_DELIVERY_WALKS ?= 30
+test-more: export TIDEMARK_TEST_SHORT_DISK_WALKS ?= 50
+test-more: export TIDEMARK_TEST_WALKS ?= 6
 test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, clusters, S3
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
@@ -89,6 +89,7 @@ test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")
+	@TIDEMARK_TEST_SWEEP=all $(BIN)/python -m pytest tests/faults/test_sweep.py
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=100000 TIDEMARK_TEST_RACES=40000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 \
