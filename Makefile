@@ -76,9 +76,8 @@ test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 test-more: export TIDEMARK_TEST_SCHEDULES ?= 3000
 test-more: export TIDEMARK_TEST_RACES ?= 1500
 test-more: export TIDEMARK_TEST_ERASURE_RACES ?= 40
-test-more: export TIDEMARK_TEST_DELIVERY_WALKS ?= 30
+test-more: export TIDEMARK_TEST_DELIVERY_WALKS ?= 64
 test-more: export TIDEMARK_TEST_SHORT_DISK_WALKS ?= 50
-test-more: export TIDEMARK_TEST_WALKS ?= 6
 test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, clusters, S3
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
