@@ -11,6 +11,7 @@ import pytest
 from benchmarks import report, scale_page
 from benchmarks.facts import told
 from benchmarks.latency import page as latency_page
+from benchmarks.nexmark import page as nexmark_page
 from benchmarks.peers import page as peers_page
 from benchmarks.publications import page as publications_page
 from benchmarks.publications import policies
@@ -137,6 +138,7 @@ def _rewritten(folder: Path) -> dict[str, str]:
         "publication-upkeep": publications_page.upkeep_page("publication-upkeep", upkeep["facts"], upkeep["rows"]),
         "airflow-latency": latency_page.page("airflow-latency.json", latency["facts"], latency["rows"]),
         "scale": scale_page.page("scale.json", scale["facts"], scale["rows"]),
+        "nexmark": nexmark_page.page(_data("nexmark")),
     }
 
 
@@ -227,3 +229,18 @@ def test_the_page_on_scale_takes_its_slopes_from_the_data() -> None:
     costs = _data("state-costs")
     assert f"{costs['resolve'] / 8:.1f} s per million keys, {costs['resolve_in_workers'] / 8:.1f} s with" in text
     assert f"| one key, without Spark | {costs['point']:.2f} s at 8 million |" in text
+
+
+def test_the_costs_of_windows_and_timers_are_those_of_the_data() -> None:
+    data, readme = _data("event-time"), (FOLDER / "README.md").read_text()
+    median, ratio = data["median_s"], data["ratios"]
+    rows = {
+        "a fold": (median["fold still"], None),
+        "a fold with windows, none closes": (median["windows still"], ratio["windows_to_fold"]),
+        "10,000 windows close": (median["windows due"], ratio["closing_to_still"]),
+        "a process": (median["process still"], None),
+        "a process with timers, none fires": (median["timers still"], ratio["timers_to_process"]),
+        "10,000 timers fire": (median["timers due"], ratio["firing_to_process"]),
+    }
+    for title, (seconds, times) in rows.items():
+        assert f"| {title} | {seconds:.2f} | {'' if times is None else f'{times:.2f} times'}" in readme, title
