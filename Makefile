@@ -88,7 +88,6 @@ test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
 	@$(BIN)/python -m pytest $$($(BIN)/python -c "from tests.side_by_side import NIGHTLY; print(*NIGHTLY)")
-	@TIDEMARK_TEST_SWEEP=all $(BIN)/python -m pytest tests/faults/test_sweep.py
 	@TIDEMARK_TEST_SCALE=5 TIDEMARK_TEST_SCHEDULES=100000 TIDEMARK_TEST_RACES=40000 \
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 \

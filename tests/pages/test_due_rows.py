@@ -152,6 +152,45 @@ def test_a_closed_row_leads_to_exactly_its_records(kind: str, tmp_path: Path) ->
         assert sum(len(page.records) for page in some) == 1
 
 
+@dataclass(frozen=True)
+class When:
+    """A part of a record."""
+
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Deal:
+    """A record whose event time is nested, or that of Kafka."""
+
+    shop: str
+    when: When
+
+
+@pytest.mark.parametrize("event_time", ["when.at", None])
+def test_records_of_a_window_are_found_wherever_their_event_time_is(event_time: str | None, tmp_path: Path) -> None:
+    hours = Fold("hours", key_by="shop", state=Sales, window=Tumbling("1h"), sink=DeltaSink("closed"))
+    source = KafkaSource("deals", Deal, event_time=event_time, watermark=Watermark())
+    line = DiskPipeline(
+        tmp_path / "warehouse", Pipeline(name="deals", source=source, operators=[hours]), "deals", partitions=1
+    )
+    for minutes in ((0, 30, 59), (30, 61, 65), (59, 200)):
+        for minute in minutes:
+            at = START + MINUTE * minute
+            other = START + timedelta(days=1)
+            body = {"shop": "a", "when": {"at": (at if event_time else other).isoformat()}}
+            line.send([(0, json.dumps(body).encode(), int((other if event_time else at).timestamp() * 1000))])
+        line.checkpoint()
+    context = SalesContext(line, settings_of(tmp_path))
+    found = {}
+    for row in sinks.read_sink(context, "deals", "closed").to_pylist():
+        where = {"window_end": row["window_end"].isoformat()}
+        origin = find_sink_origin(context, "deals", "closed", row["_checkpoint"], where)
+        pages = read_due_records(context, "deals", origin, origin.rows[0], 100)
+        found[row["window_start"]] = [r.offset for page in pages for r in page.records]
+    assert found == {START: [3, 0, 1, 2], START + MINUTE * 60: [4, 5]}, "newest checkpoint first"
+
+
 def test_a_fired_timer_leads_to_the_records_of_its_key(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

@@ -10,6 +10,7 @@ from tests.support.co_process_cases import INPUTS, CoRules, co_pipeline
 from tidemark import CoProcess, Fold, KafkaSource, Pipeline, formats, state
 from tidemark.declare.arrival import refuse_late
 from tidemark.errors import DeclarationError, UsageError
+from tidemark.model.retention.erasure import ErasedKey, keyed_by
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 PIPELINE = co_pipeline(CoRules())
@@ -107,3 +108,10 @@ def test_an_operator_behind_is_fed_by_the_frontier() -> None:
     assert [o.uid for o in plain.clocked] == ["steps", "counts"]
     counts = plain.operator("counts")
     assert isinstance(counts, Fold) and plain.input_of(counts) == "steps"
+
+
+def test_an_erased_key_is_looked_for_in_any_member_of_a_letter_because_inputs_name_it_differently() -> None:
+    for schema, several in ((PIPELINE.schemas()["steps"], True), (PIPELINE.schemas()["counts"], False)):
+        stored = OperatorSchema.from_json(schema.to_json())
+        key = tuple("a" if k.type.kind == "str" else 1 for k in stored.own_keys)
+        assert ErasedKey.of(keyed_by(stored, ()), key).has_several_names is several

@@ -74,7 +74,7 @@ def sink_source(
     Examples:
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where origin=JFK
       tidemark sink source flights knock_on_delays --checkpoint chk-3 --where _offset=4711 --records 1
-      tidemark sink source punctuality departures --checkpoint chk-3 --where origin=EWR --records 50
+      tidemark sink source punctuality hourly_departures --checkpoint chk-3 --where origin=EWR --records 50
     """
     from tidemark.web import sink_rows
 

@@ -310,7 +310,8 @@ def _read_ranges(
                 within = [replace(rows, key_groups=key_groups) for rows in relations]
                 query = _range_query(connection, schema, now, within)
                 if mode.query is not None:
-                    query = f"WITH {RESOLVED} AS ({query}) {mode.query}"
+                    # Materialized, as common table expressions are by default, all rows would be held for a few.
+                    query = f"WITH {RESOLVED} AS NOT MATERIALIZED ({query}) {mode.query}"
                 yield from stream_batches(connection.sql(query), mode.columns)
 
 
