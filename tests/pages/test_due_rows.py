@@ -152,6 +152,20 @@ def test_a_closed_row_leads_to_exactly_its_records(kind: str, tmp_path: Path) ->
         assert sum(len(page.records) for page in some) == 1
 
 
+def test_the_records_of_a_session_are_found_that_grew_and_of_one_that_was_two(tmp_path: Path) -> None:
+    line = DiskPipeline(tmp_path / "warehouse", pipeline(WINDOWS["session"]), "sales", partitions=1)
+    for minutes in ((20,), (24, 32), (28,), (60,)):
+        for minute in minutes:
+            body = {"shop": "a", "cents": 1, "at": (START + MINUTE * minute).isoformat()}
+            line.send([(0, json.dumps(body).encode(), 1)])
+        line.checkpoint()
+    context = SalesContext(line, settings_of(tmp_path))
+    (row,) = sinks.read_sink(context, "sales", "closed").to_pylist()
+    origin = find_sink_origin(context, "sales", "closed", row["_checkpoint"], {"shop": "a"})
+    pages = read_due_records(context, "sales", origin, origin.rows[0], 100)
+    assert [[r.offset for r in page.records] for page in pages] == [[], [3], [1, 2], [0]]
+
+
 @dataclass(frozen=True)
 class When:
     """A part of a record."""
