@@ -121,16 +121,21 @@ class WeatherStory:
         note(f"{found.plan.name}: attempt {found.attempt}, in process {holder}, was killed; Airflow tries again")
 
     def _holder(self) -> int | None:
-        """Returns the task's process that holds the lock of the live timeline; a killed one leaves its number there."""
+        """Returns the task's process that holds the lock of the live timeline; a killed one leaves its number there.
+
+        A worker of Airflow writes its title over its environment, so its parents say whose it is.
+        """
         lock = self.context.warehouse.local_folder / PIPELINE / "locks" / "t1.lock"
         words = lock.read_text().split() if lock.exists() else []
         if not words or not words[0].isdecimal():
             return None
+        home = str(self.context.settings.home)
         try:
-            home = psutil.Process(int(words[0])).environ().get(STACK_VARIABLE)
+            process = psutil.Process(int(words[0]))
+            is_ours = any(one.environ().get(STACK_VARIABLE) == home for one in (process, *process.parents()))
         except psutil.Error:
             return None
-        return int(words[0]) if home == str(self.context.settings.home) else None
+        return process.pid if is_ours else None
 
     def _restore(self) -> None:
         """Restores the checkpoint of the end of June with the DAG `restore`."""
