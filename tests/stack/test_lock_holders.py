@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.weather.weather_story import PIPELINE, WeatherStory
+from devstack.weather.weather_checking import PIPELINE
+from devstack.weather.weather_story import WeatherStory
 from tidemark.cli.airflow_api import AirflowApi
 from tidemark.context import open_context
 from tidemark.settings import STACK_VARIABLE, load_settings
