@@ -79,7 +79,7 @@ class FrameCompute:
             blocked=self.blocked(plan),
             folders=folders,
         )
-        return SparkBatch(compute, plan, taker.read(), {})
+        return SparkBatch(compute, plan, taker.read(), {}, folders)
 
     def _raw(self, plan: CheckpointPlan, name: str) -> Any:
         rows = [

@@ -26,6 +26,15 @@ class Sale:
     at: datetime
 
 
+class SmallSales(state.Keyed):
+    """Per shop and window, without a field that may grow: Spark folds a small batch of these as it reads it."""
+
+    n: int = state.count()
+    cents: int | None = state.sum("cents")
+    least: int | None = state.min("cents")
+    last: int | None = state.latest("cents")
+
+
 class Sales(state.Keyed):
     """Per shop and window."""
 
@@ -55,6 +64,7 @@ class Rules:
     day: int = 30
     delay: int = 0
     lateness: int = 0
+    is_small: bool = False
 
     @property
     def window(self) -> Tumbling | Sliding | Session:
@@ -83,7 +93,7 @@ def pipeline(rules: Rules, where: str | None = "cents <> 7") -> Pipeline:
             Fold(
                 "sold",
                 key_by="shop",
-                state=Sales,
+                state=SmallSales if rules.is_small else Sales,
                 where=where,
                 window=rules.window,
                 lateness=f"{rules.lateness}m",
@@ -230,7 +240,8 @@ def agree(model: Model, rows: Sequence[Any], of: Found) -> None:
     assert found.keys() == expected.keys()
     for key, row in found.items():
         n, cents, least, last, seen = expected[key]
-        assert (row["n"], row["cents"], row["least"], sorted(row["seen"])) == (n, cents, least, seen), key
+        assert (row["n"], row["cents"], row["least"]) == (n, cents, least), key
+        assert model.rules.is_small or sorted(row["seen"]) == seen, key
         assert row["last"] in last
 
 
@@ -283,4 +294,5 @@ def random_rules(chance: random.Random, kind: str | None = None) -> Rules:
         lateness=chance.choice([0, 2, 15]),
         updates=kind != "session" and chance.random() < 0.5,
         keeps_late=chance.random() < 0.5,
+        is_small=chance.random() < 0.5,
     )

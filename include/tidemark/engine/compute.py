@@ -1,6 +1,7 @@
 """The Spark implementation of `ports.Compute`: a batch is read once (`engine.read`), and every operator uses it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from types import MappingProxyType
@@ -18,18 +19,20 @@ from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spa
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
 from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch
+from tidemark.engine.fold.passed_run import PassedRun
 from tidemark.engine.process.due_timers import DueKeys, find_due
 from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
+from tidemark.engine.read.batch_stats import counts_of
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, filtered_sql, late_sql, with_computed
+from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, late_sql, with_computed
 from tidemark.engine.read.several_inputs import records_of_inputs, refused_of_inputs
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import RunFolder, bounded_columns, files_for, write_rows
+from tidemark.engine.write.parquet_writer import bounded_columns, files_for, paths_of, write_rows
 from tidemark.formats.envelope import has_headers
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -95,7 +98,7 @@ class SparkCompute:
         except BaseException:
             intake.release()
             raise
-        return SparkBatch(self, plan, intake, copies)
+        return SparkBatch(self, plan, intake, copies, folders)
 
     def redriven(self, plan: CheckpointPlan) -> dict[str, RedrivenLetters]:
         """Returns the dead letters that operators get again, by uid."""
@@ -134,10 +137,12 @@ class SparkBatch:
         plan: CheckpointPlan,
         intake: DecodedBatch,
         copies: Mapping[str, Sequence[Mapping[str, Any]]],
+        folders: Mapping[str, str],
     ) -> None:
         self._compute = compute
         self._plan = plan
         self._intake = intake
+        self._folders = folders
         self._runs: dict[str, list[str]] = {}
         self._blocked = compute.blocked(plan)
         self.facts = intake.tally.facts(plan)
@@ -224,8 +229,16 @@ class SparkBatch:
             applied=applied,
             updates=is_updated,
             late=self._late_records(uid),
+            passed=self._passed(uid) if applied else None,
         )
         return close_windows(task, records)
+
+    def _passed(self, uid: str) -> PassedRun | None:
+        """The run of a fold with windows that was written while the batch was read."""
+        written, schema, warehouse = self._intake.written.get(uid), self._plan.schemas[uid], self._compute.warehouse
+        if written is None:
+            return None
+        return PassedRun(warehouse=warehouse, schema=schema, folder=self._folders[uid], written=written)
 
     def _late_records(self, uid: str) -> tuple[DataFrame, int] | None:
         """The late records of a fold, if they are rows of an output."""
@@ -239,22 +252,23 @@ class SparkBatch:
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
         if uid in self._processed:
+            run, schema = self._processed[uid].run, self._plan.schemas[uid]
             if not self._processed[uid].written:
                 return WrittenRun(rows=0, files=())
-            if uid in self._failing:
-                with translate_spark_errors():
-                    done = self._sorted(uid, self._processed[uid].run, folder)
+            if run is None:
+                done = self._intake.written[uid]
             else:
-                with named_overflows(self._records(uid), self._plan.schemas[uid]), translate_spark_errors():
-                    done = self._sorted(uid, self._processed[uid].run, folder)
+                guard = nullcontext() if uid in self._failing else named_overflows(self._records(uid), schema)
+                with guard, translate_spark_errors():
+                    done = self._sorted(uid, run, folder)
         elif uid in self._copies:
             done = self._copy(uid, folder)
         else:
             written = self._intake.written.get(uid)
             done = self._fold(uid, folder) if written is None else written
             with overflows_of(uid):
-                refuse_overflow(self._limits(uid, _paths(folder, done), done.rows))
-        self._runs[uid] = _paths(folder, done)
+                refuse_overflow(self._limits(uid, paths_of(done, folder), done.rows))
+        self._runs[uid] = paths_of(done, folder)
         return done
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
@@ -264,7 +278,7 @@ class SparkBatch:
             is_encoded = self._fed_with(uid) is None or bool(self._plan.schemas[uid].several_inputs)
             letters = letters if is_encoded else encode_emitted(letters)
             order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
-            done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]), order)
+            done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]))
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
@@ -278,7 +292,7 @@ class SparkBatch:
             done = self._emitting(uid)
             rows = rows_to_send(self._plan, uid, done.sunk(uid))
             files = files_for(done.emitted[uid], self._plan.sinks[uid].handle)
-            return self._write(rows, order, folder, files, order)
+            return self._write(rows, order, folder, files)
 
     def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
@@ -371,14 +385,8 @@ class SparkBatch:
     def _counted(self, uid: str, names: Sequence[str]) -> UidCounts:
         if not any(map(self._got_from, names)):
             return UidCounts(applied=0, dead_lettered=0)
-        schema = self._plan.schemas[uid]
         with translate_spark_errors():
-            conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false", "read": "true"}
-            conditions["late"] = late_sql(schema) or "false"
-            counts = (F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items())
-            (row,) = self._records(uid).agg(*counts).collect()
-        refused = row["read"] - row["applied"] - row["filtered"]
-        return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused, late=row["late"])
+            return counts_of(self._records(uid), self._plan.schemas[uid])
 
     def _got_from(self, name: str) -> int:
         """Returns how many records a source or an output brings."""
@@ -400,7 +408,7 @@ class SparkBatch:
             uid=uid,
             now=self._now,
             at_most=self.counts[uid].applied,
-            folder=self._target(folder),
+            folder=self._compute.warehouse.folder(folder),
             emitted=self._is_fed(uid),
         )
         return write_fold(self._records(uid), task)
@@ -419,7 +427,10 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
-        return self._write(run, order, folder, files_for(at_most, self._plan.handles[uid]), bounded_columns(schema))
+        files, target = files_for(at_most, self._plan.handles[uid]), self._compute.warehouse.folder(folder)
+        if (passed := self._passed(uid)) is not None:
+            target = passed.replaced_in(target)
+        return write_rows(run, order, target, files, bounded_columns(schema))
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
@@ -479,19 +490,8 @@ class SparkBatch:
         records = self._records(uid)
         return records if self._is_fed(uid) else records.withColumn("_path", F.expr(NO_PATH))
 
-    def _write(
-        self, rows: DataFrame, order: Sequence[str], folder: str, files: int, bounded: Sequence[str]
-    ) -> WrittenRun:
-        return write_rows(rows, order, self._target(folder), files, bounded)
-
-    def _target(self, folder: str) -> RunFolder:
-        here = self._compute.warehouse
-        return RunFolder(path=f"{here.root}/{folder}", arrow=here.arrow)
-
-
-def _paths(folder: str, run: WrittenRun) -> list[str]:
-    """Returns the files of a run, relative to the warehouse."""
-    return [f"{folder.rpartition('/')[0]}/{f.path}" for f in run.files]
+    def _write(self, rows: DataFrame, order: Sequence[str], folder: str, files: int) -> WrittenRun:
+        return write_rows(rows, order, self._compute.warehouse.folder(folder), files, order)
 
 
 def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:

@@ -19,6 +19,7 @@ from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.key_groups import KeyGroupRange, group_of, key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import (
@@ -62,7 +63,7 @@ def read_state(
         StoreError: a version or a file of the handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    groups = _open_groups(warehouse, schema, handle, now)
     if not groups:
         return empty_state(schema)
     if key is None and is_top_light(schema, groups):
@@ -211,8 +212,7 @@ def range_reader(
             StateOverflowError.
     """
     resolving_sql(schema, '"_stored"', now)  # raises here if no worker can resolve it
-    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
-    return partial(_read_range, address_of(warehouse), schema, tuple(groups), now)
+    return partial(_read_range, address_of(warehouse), schema, _open_groups(warehouse, schema, handle, now), now)
 
 
 def stream_state(
@@ -262,7 +262,7 @@ def query_state(
 def _stream(
     warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, mode: "_Mode"
 ) -> Iterator[pa.RecordBatch]:
-    groups = tuple(groups_of(handle, lambda segment: _files_of(warehouse, segment)))
+    groups = _open_groups(warehouse, schema, handle, now)
     count = max(1, min(math.ceil(handle.rows / ROWS_AT_ONCE), schema.key_groups))
     yield from _read_ranges(
         address_of(warehouse), schema, groups, now, key_group_ranges(schema.key_groups, count), mode
@@ -330,6 +330,11 @@ def files_of(warehouse: Root, handle: StateHandle) -> list[tuple[Segment, LiveFi
         StoreError: a version or a file of the handle is missing.
     """
     return [(segment, f) for segment in handle for f in _files_of(warehouse, segment)]
+
+
+def _open_groups(warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now) -> tuple[Group, ...]:
+    groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
+    return tuple(open_groups(schema, groups, now.frontiers.get(schema.uid)))
 
 
 def _files_of(warehouse: Root, segment: Segment) -> list[LiveFile]:

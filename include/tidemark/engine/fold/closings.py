@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.windows import IS_FINAL, late_output
 from tidemark.engine.fold.fold import named_overflows
+from tidemark.engine.fold.passed_run import PassedRun
 from tidemark.engine.read.frames import fold, key_names, with_keys
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import finish_rows
@@ -35,22 +36,24 @@ class ClosedWindows:
     Attributes:
         uid: the operator.
         row: the struct of its emitted rows.
-        run: the rows of the batch whose windows stay open.
+        run: the rows of the batch whose windows stay open; None if a run that is written already has only these.
         written: upper bound of their number.
         closed: the rows of windows, finished, with their position: of closed ones, and of open ones for the sink only.
         late: the late records, with `_path`, if they are rows of an output.
         emitted: how many rows each output has, by its uid.
         kept: the cached frames.
+        replaced: the run that `run` replaces; its files are read until the release.
     """
 
     uid: str
     row: FieldType
-    run: DataFrame
+    run: DataFrame | None
     written: int
     closed: DataFrame | None
     late: DataFrame | None
     emitted: Mapping[str, int]
     kept: tuple[DataFrame, ...]
+    replaced: PassedRun | None = None
 
     def records(self, output: str) -> DataFrame:
         """The rows in the form of decoded records, for operators that read them."""
@@ -73,10 +76,12 @@ class ClosedWindows:
         return self._closed.selectExpr(*(f"`{name}`" for name, _ in self.row.fields), *own)
 
     def release(self) -> None:
-        """Releases the cached rows."""
+        """Releases the cached rows, and deletes a run that was replaced."""
         with translate_spark_errors():
             for frame in self.kept:
                 frame.unpersist()
+        if self.replaced is not None:
+            self.replaced.discard()
 
     @property
     def _closed(self) -> DataFrame:
@@ -103,6 +108,7 @@ class ClosingTask:
         applied: how many records it applies.
         updates: whether rows of open windows are emitted, too.
         late: the late records, with `_path`, and their number, if they are rows of an output.
+        passed: the run that was written while the batch was read; None if none was.
     """
 
     warehouse: SparkWarehouse
@@ -114,6 +120,7 @@ class ClosingTask:
     applied: int
     updates: bool = False
     late: tuple[DataFrame, int] | None = None
+    passed: PassedRun | None = None
 
     @property
     def schema(self) -> OperatorSchema:
@@ -145,37 +152,59 @@ def _closed(task: ClosingTask, records: DataFrame | None) -> ClosedWindows:
     schema, plan = task.schema, task.plan
     before, after = plan.frontier_before(task.uid), task.now.frontiers.get(task.uid)
     with translate_spark_errors():
-        run = task.warehouse.rows_of(schema, ()) if records is None else _folded(task, records)
         is_updated = task.updates and records is not None
         moves = after is not None and after != before and _window(schema).may_close(before, after)
+        run = _rows_of_batch(task, records)
         if not moves and not is_updated:
-            return _output(task, run, None, ())
+            return _output(task, run if task.passed is None else None, None, ())
         kept = list[DataFrame]()
-        if records is not None:
+        if records is not None and task.passed is None:
             run = run.persist()
             kept.append(run)
-        rows = _candidates(task, run if kept else None, before, after)
+        stays = task.passed is not None and after is not None and task.passed.outlives(after)
+        rows = _candidates(task, None if records is None or _is_apart(schema, stays) else run, before, after)
         if rows is None:
-            return _output(task, run, None, ())
+            return _output(task, None if stays else run, None, ())
         finished = finish_rows(task.warehouse.session, rows, schema, Now())
-        is_final = ended_sql(before, after)
-        if task.updates and records is not None:
-            still = f"`_changed` = {plan.id}" if before is None else f"`_changed` = {plan.id} AND {_after(before)}"
-            found = finished.where(f"({is_final}) OR ({still})").selectExpr("*", f"({is_final}) AS {IS_FINAL}")
-            placed = found.join(_last_records(records, schema), [k.name for k in schema.keys], "left")
-            closed = placed.selectExpr(*found.columns, *_update_position(schema)).persist()
-        else:
-            added = [f"true AS {IS_FINAL}"] if task.updates else []
-            closed = finished.where(is_final).selectExpr("*", *added, *_position(schema)).persist()
+        closed = _emitted(task, finished, records, before, after).persist()
         still_open = run if after is None else _open_rows(schema, run, closed, after)
-        return _output(task, still_open, closed, (*kept, closed))
+        return _output(task, None if stays else still_open, closed, (*kept, closed))
+
+
+def _rows_of_batch(task: ClosingTask, records: DataFrame | None) -> DataFrame:
+    """The rows of the batch."""
+    if task.passed is not None:
+        return task.passed.rows()
+    if records is None:
+        return task.warehouse.rows_of(task.schema, ())
+    return fold(records, task.schema, task.plan, task.now, emitted=task.is_fed)
+
+
+def _is_apart(schema: OperatorSchema, outlives: bool) -> bool:
+    """Whether no row of the batch is part of a window that closes: they outlive the frontier, as their windows do."""
+    return outlives and _window(schema).has_row_per_window
+
+
+def _emitted(
+    task: ClosingTask, finished: DataFrame, records: DataFrame | None, before: int | None, after: int | None
+) -> DataFrame:
+    """The rows of windows that become rows of the output, with their position."""
+    schema, is_final = task.schema, ended_sql(before, after)
+    if not task.updates or records is None:
+        added = [f"true AS {IS_FINAL}"] if task.updates else []
+        return finished.where(is_final).selectExpr("*", *added, *_position(schema))
+    still = f"`_changed` = {task.plan.id}"
+    still = still if before is None else f"{still} AND {_after(before)}"
+    found = finished.where(f"({is_final}) OR ({still})").selectExpr("*", f"({is_final}) AS {IS_FINAL}")
+    placed = found.join(_last_records(records, schema), [k.name for k in schema.keys], "left")
+    return placed.selectExpr(*found.columns, *_update_position(schema))
 
 
 def _candidates(task: ClosingTask, run: DataFrame | None, before: int | None, after: int | None) -> DataFrame | None:
     """Returns the rows, of the batch and stored, that may be part of emitted windows; None if there are none."""
     schema, window = task.schema, _window(task.schema)
     handle = task.plan.handles[task.uid]
-    stored = task.warehouse.stored_rows(schema, handle) if handle else None
+    stored = task.warehouse.stored_rows(schema, handle, before) if handle else None
     if stored is not None and not window.is_merged:
         due = stored.where(spark(_began(before, after, window)))
         stored = due if not task.updates or run is None else _with_touched(task, due, stored, run, after)
@@ -235,11 +264,9 @@ def _window(schema: OperatorSchema) -> StoredWindow:
     return schema.window
 
 
-def _folded(task: ClosingTask, records: DataFrame) -> DataFrame:
-    return fold(records, task.schema, task.plan, task.now, emitted=task.is_fed)
-
-
-def _output(task: ClosingTask, run: DataFrame, closed: DataFrame | None, kept: tuple[DataFrame, ...]) -> ClosedWindows:
+def _output(
+    task: ClosingTask, run: DataFrame | None, closed: DataFrame | None, kept: tuple[DataFrame, ...]
+) -> ClosedWindows:
     late, count = task.late or (None, 0)
     return ClosedWindows(
         uid=task.uid,
@@ -253,6 +280,7 @@ def _output(task: ClosingTask, run: DataFrame, closed: DataFrame | None, kept: t
             **({late_output(task.uid): count} if task.schema.keeps_late else {}),
         },
         kept=kept,
+        replaced=None if run is None else task.passed,
     )
 
 

@@ -11,7 +11,7 @@ from tidemark.engine.fold.closings import ClosedWindows, ended_sql
 from tidemark.engine.read.frames import fold
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows, finish_rows
-from tidemark.engine.state.state_files import SparkWarehouse
+from tidemark.engine.state.state_files import SparkWarehouse, rows_of_keys
 from tidemark.model.checkpoint.emitted import windows_of
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.key_texts import short_hash_sql
@@ -69,13 +69,13 @@ def join_batch(task: JoiningBatch, records: DataFrame | None) -> ClosedWindows:
     before, after = plan.frontier_before(join.uid), task.now.frontiers.get(join.uid)
     with translate_spark_errors():
         handle = plan.handles[join.uid]
-        stored = task.warehouse.stored_rows(schema, handle) if handle else None
+        stored = task.warehouse.stored_rows(schema, handle, before) if handle else None
         run, paired = task.warehouse.rows_of(schema, ()), 0
         if records is not None:
             # Cut off from the plans of both inputs: Connect cannot return a plan of over a hundred levels. The frame is
             # kept, because Connect drops the rows with it, although other frames read them.
             run = fold(records, schema, plan, task.now).localCheckpoint()
-            pairs = _pairs(task, run).persist()
+            pairs = _pairs(task, run, stored).persist()
             kept += [run, pairs]
             paired = pairs.count()
             if paired:
@@ -109,14 +109,14 @@ def _due(run: DataFrame, stored: DataFrame | None, before: int | None, after: in
     return reduce(DataFrame.unionByName, [rows.where(ended_sql(before, after)) for rows in parts])
 
 
-def _pairs(task: JoiningBatch, run: DataFrame) -> DataFrame:
+def _pairs(task: JoiningBatch, run: DataFrame, stored: DataFrame | None) -> DataFrame:
     """The pairs with at least one row of the batch: all columns of the left one, and what a pair needs of the right."""
-    new, handle = {side: _side(run, side) for side in SIDES}, task.plan.handles[task.join.uid]
-    if not handle:
+    new = {side: _side(run, side) for side in SIDES}
+    if stored is None:
         return _matching(task, new[LEFT], new[RIGHT])
-    stored = task.warehouse.stored_of(task.schema, handle, run, task.applied, task.schema.own_keys)
+    found = rows_of_keys(stored, run, task.applied, task.schema.own_keys)
     # Marks have no record; every row has one operand with it.
-    old = {side: _side(stored, side) for side in SIDES}
+    old = {side: _side(found, side) for side in SIDES}
     fresh = _matching(task, new[LEFT], new[RIGHT].unionByName(old[RIGHT]))
     return fresh.unionByName(_matching(task, old[LEFT], new[RIGHT]))
 

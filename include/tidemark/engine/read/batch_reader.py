@@ -153,16 +153,16 @@ class BatchReader:
         return decode(self.raw(name), self.pipeline, self.plan, name, its_format)
 
     def _folder(self, uid: str) -> RunFolder:
-        return RunFolder(path=f"{self.warehouse.root}/{self.folders[uid]}", arrow=self.warehouse.arrow)
+        return self.warehouse.folder(self.folders[uid])
 
     def _first_fold(self) -> str | None:
         """Returns the first operator if it is a fold that needs only the few records of the only input."""
         uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
-        is_fold = any(isinstance(o, Fold) and o.uid == uid for o in self.pipeline.operators)
+        is_fold = any(isinstance(o, Fold) and o.uid == uid and o.emit == "final" for o in self.pipeline.operators)
         if others or self.blocked or not is_fold or uid not in self.folders or self.plan.redrive_of(uid) is not None:
             return None
         schema = self.plan.schemas[uid]
-        needs_more = schema.joins or limited_schema(schema) is not None or schema.window is not None
+        needs_more = schema.joins or limited_schema(schema) is not None or schema.keeps_late
         return uid if not needs_more and ObservedBatchStats(self.pipeline, self.plan, name).is_small else None
 
     def _in_passing(

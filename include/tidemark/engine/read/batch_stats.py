@@ -195,6 +195,16 @@ def rejected_sql(readers: Sequence[tuple[OperatorSchema, str | None]]) -> str:
     return f"count_if({' OR '.join(refused)})" if refused else "CAST(0 AS BIGINT)"
 
 
+def counts_of(records: DataFrame, schema: OperatorSchema) -> UidCounts:
+    """Counts the records of an operator, in a query of its own."""
+    conditions = {"applied": applied_sql(schema), "filtered": filtered_sql(schema) or "false", "read": "true"}
+    conditions["late"] = late_sql(schema) or "false"
+    counts = (F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items())
+    (row,) = records.agg(*counts).collect()
+    refused = row["read"] - row["applied"] - row["filtered"]
+    return UidCounts(applied=row["applied"], filtered=row["filtered"], dead_lettered=refused, late=row["late"])
+
+
 def _refuse_outside(plan: CheckpointPlan, seen: Mapping[TopicPartition, Sequence[tuple[int, int]]]) -> None:
     for tp, bounds in seen.items():
         least, greatest = min(b[0] for b in bounds), max(b[1] for b in bounds)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, bounded_columns, this_machine, write_rows
+from tidemark.engine.write.parquet_writer import ArrowSystem, bounded_columns, this_machine, write_rows
 from tidemark.model.checkpoint.commits import CommitRequest, Committed
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
@@ -21,7 +21,8 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
-from tidemark.model.state.compaction import Compaction, LevelPolicy, due, groups_of
+from tidemark.model.state.closed_files import closed_groups, open_groups
+from tidemark.model.state.compaction import Compaction, Group, LevelPolicy, due, groups_of
 from tidemark.ports import Clock, PutOutcome, StateTables, StepListener, WriteIds
 
 T = TypeVar("T")
@@ -57,6 +58,11 @@ class CompactionTask:
     def base(self) -> str:
         """The table to which compactions commit."""
         return f"{self.table}/base"
+
+    @property
+    def frontier(self) -> int | None:
+        """The frontier of the operator in the checkpoint."""
+        return self.now.frontiers.get(self.schema.uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +100,9 @@ class Compactor:
             ConflictError: another compaction committed at the same time.
             StoreError, EngineError: raised by the steps. Nothing refers to the written files in that case.
         """
-        wanted = due(task.schema, task.handle, groups_of(task.handle, self.tables.files_of), task.policy)
+        groups = groups_of(task.handle, self.tables.files_of)
+        closed = closed_groups(task.schema, groups, task.frontier)
+        wanted = due(task.schema, task.handle, groups, task.policy, closed)
         if wanted is None:
             return None
         write_id = self.write_ids()
@@ -133,14 +141,18 @@ class Compactor:
     def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
         session = self.session()
         with translate_spark_errors():
-            here = SparkWarehouse(session=session, root=self.warehouse, files_of=self.tables.files_of)
-            rows = here.rows_of(task.schema, wanted.merged)
+            here = SparkWarehouse(session=session, root=self.warehouse, files_of=self.tables.files_of, arrow=self.arrow)
+            rows = here.rows_of(task.schema, self._open(task, wanted))
             shaped = compact_rows(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
             order = ["_key_group", *(k.name for k in task.schema.keys)]
             files = task.policy.files_for(wanted.merged)
             bounded = bounded_columns(task.schema)
-            target = RunFolder(path=f"{self.warehouse}/{folder}", arrow=self.arrow)
-            return write_rows(shaped, order, target, files, bounded)
+            return write_rows(shaped, order, here.folder(folder), files, bounded)
+
+    def _open(self, task: CompactionTask, wanted: Compaction) -> list[Group]:
+        """The groups to merge, without files whose windows have closed. The others decide that, too, if rows merge."""
+        still = open_groups(task.schema, (*wanted.kept, *wanted.merged), task.frontier)
+        return [group for group in still if group.checkpoint > wanted.cut]
 
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _NoFence(self.listener))

@@ -15,6 +15,7 @@ from tidemark.model.core.types import column_type
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import Group, is_top_light
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
@@ -40,7 +41,7 @@ def resolve_state(
     if not handle:
         columns = ", ".join(f"{quote(name)} {sql}" for name, sql in empty_columns(schema))
         return session.createDataFrame([], spark(columns))
-    groups = warehouse.groups(handle)
+    groups = open_groups(schema, warehouse.groups(handle), now.frontiers.get(schema.uid))
     if whole or not is_top_light(schema, groups):
         return finish_rows(session, warehouse.rows_of(schema, groups), schema, now)
     return _split(warehouse, schema, groups, now)

@@ -11,11 +11,12 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.write.parquet_writer import ArrowSystem, this_machine
+from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, this_machine
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
+from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
 from tidemark.sql.resolve import mapped_sql, stored_columns, table_columns
 
@@ -40,6 +41,10 @@ class SparkWarehouse:
     files_of: FilesOf
     arrow: ArrowSystem = this_machine
 
+    def folder(self, path: str) -> RunFolder:
+        """Returns a folder for files, by its path relative to the warehouse."""
+        return RunFolder(path=f"{self.root}/{path}", arrow=self.arrow)
+
     def groups(self, handle: StateHandle) -> list[Group]:
         """Returns the files of a handle by run and compaction output, oldest first.
 
@@ -48,13 +53,18 @@ class SparkWarehouse:
         """
         return groups_of(handle, self.files_of)
 
-    def stored_rows(self, schema: OperatorSchema, handle: StateHandle) -> DataFrame:
+    def stored_rows(self, schema: OperatorSchema, handle: StateHandle, frontier: int | None = None) -> DataFrame:
         """Returns the stored rows of a handle with segments, in `stored_columns`.
+
+        Args:
+            schema: the stored schema.
+            handle: the state.
+            frontier: files are left out if all of their windows have closed by it; None = no file is.
 
         Raises:
             StoreError: a version of the handle does not exist any more.
         """
-        return self.rows_of(schema, self.groups(handle))
+        return self.rows_of(schema, open_groups(schema, self.groups(handle), frontier))
 
     def stored_of(
         self,
@@ -62,24 +72,19 @@ class SparkWarehouse:
         handle: StateHandle,
         keys: DataFrame,
         at_most: int,
-        by: Sequence[KeyColumn] | None = None,
     ) -> DataFrame:
         """Returns the stored rows of some keys only; see `stored_rows`.
 
         Args:
             schema: the stored schema.
             handle: the state.
-            keys: key columns and `_key_group`, by which files are skipped; a key may occur more than once.
+            keys: the columns `found_by` and `_key_group`, by which files are skipped; a key may occur more than once.
             at_most: upper bound of the number of rows of `keys`.
-            by: the key columns to look up by; None = `found_by`.
 
         Raises:
             StoreError: a version of the handle does not exist any more.
         """
-        names = ["_key_group", *(k.name for k in (schema.found_by if by is None else by))]
-        wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
-        rows = self.stored_rows(schema, handle)
-        return rows.join(wanted, names, "left_semi").select(*rows.columns)
+        return rows_of_keys(self.stored_rows(schema, handle), keys, at_most, schema.found_by)
 
     def rows_of(self, schema: OperatorSchema, groups: Sequence[Group]) -> DataFrame:
         """Returns the stored rows of some groups, with one read for all files of one layout."""
@@ -106,3 +111,17 @@ class SparkWarehouse:
             return rows.selectExpr(*(spark(quote(name)) for name in stored_columns(schema)))
         mapped: DataFrame = self.session.sql(mapped_sql(schema, table, "{rows}", SPARK), rows=rows)
         return mapped
+
+
+def rows_of_keys(rows: DataFrame, keys: DataFrame, at_most: int, by: Sequence[KeyColumn]) -> DataFrame:
+    """Returns the stored rows of some keys only.
+
+    Args:
+        rows: stored rows.
+        keys: the columns of `by` and `_key_group`; a key may occur more than once.
+        at_most: upper bound of the number of rows of `keys`.
+        by: the key columns.
+    """
+    names = ["_key_group", *(k.name for k in by)]
+    wanted = F.broadcast(keys.select(*names)) if at_most <= _SMALL else keys.select(*names)
+    return rows.join(wanted, names, "left_semi").select(*rows.columns)

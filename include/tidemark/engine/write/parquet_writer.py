@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -31,7 +31,13 @@ def this_machine() -> None:
     """Returns the file system of a local or shared disk."""
 
 
-def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem = this_machine) -> WrittenRun:
+def written_run(
+    path: str,
+    rows: int,
+    bounded: Iterable[str],
+    arrow: ArrowSystem = this_machine,
+    replaced: Collection[str] = (),
+) -> WrittenRun:
     """Returns the files in the folder of the attempt, with their footers.
 
     Correctness does not depend on the listing: the rows of the footers must add up to the reported count.
@@ -41,6 +47,7 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
         rows: number of rows that the write reported.
         bounded: columns whose bounds are exact, for data skipping.
         arrow: the file system of the path.
+        replaced: names of files in the folder that belong to another run.
 
     Raises:
         StoreError: the rows do not add up, or a file cannot be read.
@@ -48,7 +55,8 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
     system, folder = arrow() or fs.LocalFileSystem(), path.rpartition("://")[2]
     name = path.rpartition("/")[2]
     try:
-        found = [i for i in system.get_file_info(fs.FileSelector(folder)) if i.extension == "parquet"]
+        listed = system.get_file_info(fs.FileSelector(folder))
+        found = [i for i in listed if i.extension == "parquet" and i.base_name not in replaced]
         files = tuple(_read_footer(system, i, f"{name}/{i.base_name}", bounded) for i in found)
     except OSError as error:
         raise _unreadable(folder, str(error)) from error
@@ -56,6 +64,11 @@ def written_run(path: str, rows: int, bounded: Iterable[str], arrow: ArrowSystem
     if held != rows:
         raise _unreadable(folder, f"its files hold {held} rows, the write reported {rows}")
     return WrittenRun(rows=rows, files=tuple(f for f in files if f.rows))
+
+
+def paths_of(run: WrittenRun, folder: str) -> list[str]:
+    """Returns the files of a run relative to the warehouse, as its folder `<table>/<id>.<attempt>` is."""
+    return [f"{folder.rpartition('/')[0]}/{f.path}" for f in run.files]
 
 
 def discard_run(folder: RunFolder) -> None:
@@ -196,12 +209,14 @@ class RunFolder:
     """The folder of the files of one run.
 
     Attributes:
-        path: path or URI of `<warehouse>/<table>/<id>.<attempt>`; must not exist.
+        path: path or URI of `<warehouse>/<table>/<id>.<attempt>`; must not exist, unless a run there is replaced.
         arrow: the file system of the path.
+        replaces: names of the files there that the run replaces; they stay until their readers are done.
     """
 
     path: str
     arrow: ArrowSystem = this_machine
+    replaces: frozenset[str] = frozenset()
 
 
 def write_rows(
@@ -232,7 +247,8 @@ def write_rows(
     observed = observed or Observed()
     shaped = rows.coalesce(files).sortWithinPartitions(*order)
     shaped = observed.on(shaped, _COUNT, F.count(F.lit(1)).alias(_COUNT))
-    shaped.write.mode("error").options(**_OPTIONS).parquet(folder.path)
+    shaped.write.mode("append" if folder.replaces else "error").options(**_OPTIONS).parquet(folder.path)
     observed.over(shaped)
     count = observed.of(_COUNT).get(_COUNT)
-    return written_run(folder.path, rows.count() if count is None else count, bounded, folder.arrow)
+    held = rows.count() if count is None else count
+    return written_run(folder.path, held, bounded, folder.arrow, folder.replaces)

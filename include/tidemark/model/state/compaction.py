@@ -7,13 +7,14 @@ older group in these cases:
 - The group is at most `ratio` times as large as the groups that are merged anyway. So a row is rewritten a number of
   times that grows with the logarithm of the state.
 - The group has many files that are much smaller than intended.
+- All of its windows have closed, so it adds nothing to the result.
 - The newer rows would otherwise take more space than `space` allows. Then all groups are merged. The size of the
   resolved state is unknown without reading it. The oldest group has each key once, so it serves as an estimate, minus
   the rows that newer ones may have deleted. The newer rows, a fixed share of the state, pay for this full rewrite.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -223,7 +224,11 @@ def amplification(groups: Sequence[Group]) -> float:
 
 
 def due(
-    schema: OperatorSchema, handle: StateHandle, groups: Sequence[Group], policy: LevelPolicy | None = None
+    schema: OperatorSchema,
+    handle: StateHandle,
+    groups: Sequence[Group],
+    policy: LevelPolicy | None = None,
+    closed: Collection[Group] = (),
 ) -> Compaction | None:
     """Returns the compaction that is due for a handle, or None.
 
@@ -232,14 +237,17 @@ def due(
         handle: the handle in a completed manifest.
         groups: its groups, from `groups_of`.
         policy: the policy; by default the default one.
+        closed: groups whose windows have all closed, so that no row of them is read.
     """
-    start = _start(schema, groups, policy or LevelPolicy())
+    start = _start(schema, groups, policy or LevelPolicy(), closed)
     if start is None:
         return None
     return Compaction.of(handle, groups, start)
 
 
-def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy) -> int | None:
+def _start(
+    schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy, closed: Collection[Group]
+) -> int | None:
     """Returns the index of the first group to merge; None if nothing is due."""
     if not groups or policy.runs == 0:
         return 0 if groups and _is_worth_it(schema, groups, policy) else None
@@ -249,7 +257,7 @@ def _start(schema: OperatorSchema, groups: Sequence[Group], policy: LevelPolicy)
     swollen = exceeded and sum(g.bytes for g in groups[1:]) >= policy.small_bytes
     if len(groups) - first_run < policy.runs and scattered == len(groups) and not swollen:
         return None
-    return 0 if exceeded else _along(groups, min(first_run, scattered), policy.ratio)
+    return 0 if exceeded else _along(groups, min(first_run, scattered), policy.ratio, closed)
 
 
 def first_of_runs(groups: Sequence[Group]) -> int:
@@ -260,14 +268,15 @@ def first_of_runs(groups: Sequence[Group]) -> int:
     return first
 
 
-def _along(groups: Sequence[Group], start: int, ratio: float) -> int:
+def _along(groups: Sequence[Group], start: int, ratio: float, closed: Collection[Group]) -> int:
     """Returns where the suffix begins after it has included older groups that are not much larger than itself."""
     while not _may_move(groups, start):
         start -= 1
-    rows = sum(g.rows for g in groups[start:])
-    while start and _may_move(groups, start - 1) and groups[start - 1].rows <= ratio * rows:
+    read = [0 if group in closed else group.rows for group in groups]
+    rows = sum(read[start:])
+    while start and _may_move(groups, start - 1) and read[start - 1] <= ratio * rows:
         start -= 1
-        rows += groups[start].rows
+        rows += read[start]
     return start
 
 
