@@ -82,8 +82,8 @@ def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: P
 def test_a_sum_that_does_not_fit_names_the_key_whether_its_window_closes_or_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    for case, last in enumerate((5, 50)):
-        line = SparkPipeline(pipeline(Rules()), spark=spark, root=tmp_path / str(case))
+    for case, (last, is_small) in enumerate(((5, True), (50, True), (50, False))):
+        line = SparkPipeline(pipeline(Rules(is_small=is_small)), spark=spark, root=tmp_path / str(case))
         huge = [Sent(0, "a", 1, 2**63 - 1), Sent(0, "a", 2, 1), Sent(0, "b", last, 1)]
         with pytest.raises(StateOverflowError, match=r"sold: cents of key \(a, .*\) does not fit 64 bits"):
             line.checkpoint([record(sent) for sent in huge])
