@@ -4,7 +4,6 @@ Only the engine is a twin: `MemoryCompute` folds and pyarrow writes the files. R
 """
 
 import itertools
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.schema_book import StoredBook, StoredSchemas
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.write.parquet_writer import written_run
+from tidemark.engine.write.parquet_writer import bounded_columns, stats_of, written_run
 from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, WrittenRun
@@ -53,14 +52,17 @@ from tidemark.testing.twin.merge import compact_rows
 NOW_MS = 1_900_000_000_000
 
 
-def write_file(root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20) -> WrittenFile:
-    """Writes a Parquet file to the folder of an attempt, as the engine does."""
+def write_file(
+    root: Root, folder: str, rows: pa.Table, row_group: int = 1 << 20, bounded: Sequence[str] = ()
+) -> WrittenFile:
+    """Writes a Parquet file to the folder of an attempt, as the engine does, with the bounds of some columns."""
     with stage_folder(root, folder) as made:
         path = made / "part-0.parquet"
         made.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, path, compression="zstd", row_group_size=row_group)
         name, size = f"{made.name}/part-0.parquet", path.stat().st_size
-    return WrittenFile(path=name, size=size, rows=rows.num_rows, stats=_stats(rows.num_rows))
+        stats = stats_of(pq.read_metadata(path), bounded)
+    return WrittenFile(path=name, size=size, rows=rows.num_rows, stats=stats)
 
 
 def read_rows(root: Root, segment: Segment, file: LiveFile) -> pa.Table:
@@ -77,10 +79,6 @@ def parse_parquet(raw: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(raw), partitioning=None, use_threads=False)
 
 
-def _stats(rows: int) -> str:
-    return json.dumps({"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}})
-
-
 @dataclass
 class ParquetFiles:
     """The target of `MemoryCompute`, in place of `MemoryTables`."""
@@ -95,10 +93,12 @@ class ParquetFiles:
         if not rows:
             return WrittenRun(rows=0, files=())
         uid = folder.split("/")[-4]
-        columns = run_columns(self.schemas[uid]) if f"/state/{uid}/" in folder else DEAD_LETTER_COLUMNS
+        is_state = f"/state/{uid}/" in folder
+        columns = run_columns(self.schemas[uid]) if is_state else DEAD_LETTER_COLUMNS
         columns = self.sinks.get(folder.rpartition("/")[0].rpartition("/")[0], columns)
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
-        file = write_file(self.root, folder, made, row_group=64)
+        bounded = bounded_columns(self.schemas[uid]) if is_state else ()
+        file = write_file(self.root, folder, made, row_group=64, bounded=bounded)
         self.files[f"{folder.rpartition('/')[0]}/{file.path}"] = rows
         return WrittenRun(rows=len(rows), files=(file,))
 
@@ -226,7 +226,7 @@ class DiskPipeline:
         return CommitRequest(
             table=base,
             parent=wanted.parent(base),
-            files=(write_file(self.warehouse, f"{base}/{job}", held, row_group=64),),
+            files=(write_file(self.warehouse, f"{base}/{job}", held, 64, bounded_columns(schema)),),
             rows=len(rows),
             level=wanted.level,
             checkpoint=wanted.through,

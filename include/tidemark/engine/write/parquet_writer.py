@@ -92,16 +92,23 @@ def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
 def _read_footer(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:
     with system.open_input_file(info.path) as source:
         footer = pq.ParquetFile(source).metadata
-        return WrittenFile(path=path, size=info.size, rows=footer.num_rows, stats=_stats(footer, frozenset(bounded)))
+        return WrittenFile(path=path, size=info.size, rows=footer.num_rows, stats=stats_of(footer, bounded))
 
 
-def _stats(footer: Any, bounded: frozenset[str]) -> str:
+def stats_of(footer: Any, bounded: Iterable[str]) -> str:
+    """Returns the statistics of a file as Delta's log has them.
+
+    Args:
+        footer: its metadata, from pyarrow.
+        bounded: columns that get a least and a greatest value.
+    """
+    wanted = frozenset(bounded)
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for at in range(footer.num_columns):
         name = footer.schema.column(at).path
-        if name not in bounded:
+        if name not in wanted:
             continue
         found = [footer.row_group(g).column(at).statistics for g in range(footer.num_row_groups)]
         if found and all(s is not None and s.has_min_max and s.has_null_count for s in found):
