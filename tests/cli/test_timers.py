@@ -5,6 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli import Command
@@ -199,8 +201,12 @@ def test_letters_behind_timers_are_kept_and_their_redrive_is_refused(line: Timed
     line("dead-letters", "redrive", "buses", "watch", "--execute").failed(2, "its timers fire", "--out-of-order")
 
 
-def test_a_patch_is_refused(line: TimedBuses, tmp_path: Path) -> None:
-    table = tmp_path / "rows.csv"
-    table.write_text("bus\na\n")
-    refused = line("savepoint", "patch", "buses", "chk-1", "--as", "p", "--delete", f"watch={table}")
-    refused.failed(2, "watch has timers: a patch is not supported")
+def test_a_patch_deletes_a_key_with_its_timers(line: TimedBuses, tmp_path: Path) -> None:
+    table = tmp_path / "gone.parquet"
+    pq.write_table(pa.table({"bus": ["b"]}), table)
+    patch = ("savepoint", "patch", "buses", "chk-3", "--as", "p", "--delete", f"watch={table}", "--json")
+    (planned,) = line(*patch).ok().json["states"]
+    assert (planned["deleted"], planned["new"]) == (1, 0)
+    made = line(*patch, "--execute").ok().json["checkpoint"]
+    assert {bus for bus, _, _ in timers(line)} == {"a", "b", "c"}, "the live timeline keeps it"
+    assert {bus for bus, _, _ in timers(line, f"watch_at({made.removeprefix('chk-')})")} == {"a", "c"}
