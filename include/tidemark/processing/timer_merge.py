@@ -313,4 +313,6 @@ class TimerMerge:
 
     def _named(self, takes: Takes, timers: KeyTimers) -> dict[str, Any]:
         named: dict[str, Any] = {TIMERS: timers} if takes.timers else {}
-        return named | ({"operator_state": self.task.live} if self.task and takes.operator_state else {})
+        if self.task and takes.operator_state:
+            named["operator_state"] = self.task.live
+        return named

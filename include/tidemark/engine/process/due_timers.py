@@ -20,8 +20,8 @@ class DueKeys:
 
     Attributes:
         rules: which timers fire.
-        keys: key columns and `_key_group`, each key once; None if there are none.
-        count: their number.
+        keys: key columns and `_key_group`, of each timer that may fire; None if there are none.
+        count: their number; a key with several timers counts several times.
     """
 
     rules: FiringRules
@@ -57,5 +57,5 @@ def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now
     due += "" if since is None else f" AND `{name}` > {SPARK.instant(since)}"
     with translate_spark_errors():
         stored = warehouse.stored_rows(schema, plan.handles[uid]).where(due)
-        keys = stored.select("_key_group", *(k.name for k in schema.keys)).distinct().persist()
+        keys = stored.select("_key_group", *(k.name for k in schema.keys)).persist()
         return DueKeys(rules=rules, keys=keys, count=keys.count())
