@@ -1,6 +1,5 @@
 """The state object for a process function: an instance of the author's class, whose fields are cells."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -77,14 +76,15 @@ class StateType:
         return live, cells
 
     def _sorted(self, rows: Iterable[StoredRow]) -> tuple[StoredRow | None, dict[str, dict[Any, tuple[Any, int]]]]:
-        own, entries = None, defaultdict[str, dict[Any, tuple[Any, int]]](dict)
+        own: StoredRow | None = None
+        entries: dict[str, dict[Any, tuple[Any, int]]] = {}
         for row in rows:
             name = row.get("_field")
             if name is None:
                 own = row
             else:
-                entries[name][row[f"{name}__key"]] = (row[name], row[f"{name}__at"])
-        return own, {name: dict(sorted(found.items())) for name, found in entries.items()}
+                entries.setdefault(name, {})[row[f"{name}__key"]] = (row[name], row[f"{name}__at"])
+        return own, {n: found if len(found) == 1 else dict(sorted(found.items())) for n, found in entries.items()}
 
     @cached_property
     def _live(self) -> type:
@@ -128,13 +128,16 @@ def settle(cells: Iterable[Cell]) -> StateResult:
     changed = [cell.settle() for cell in cells]
     if not any(changed):
         return StateResult(False, False, 0, (), ())
-    return StateResult(
-        changed=True,
-        is_empty=not any(cell.is_present for cell in cells),
-        size=sum(cell.size for cell in cells),
-        columns=tuple(value for cell in cells for value in cell.columns()),
-        entries=tuple(entry for cell in cells for entry in cell.entries()),
-    )
+    # One pass: this runs for every key.
+    is_empty, size = True, 0
+    columns: list[Any] = []
+    entries: list[Entry] = []
+    for cell in cells:
+        is_empty = is_empty and not cell.is_present
+        size += cell.size
+        columns += cell.columns()
+        entries += cell.entries()
+    return StateResult(True, is_empty, size, tuple(columns), tuple(entries))
 
 
 def _reading(name: str) -> Callable[[Any], Any]:

@@ -229,6 +229,8 @@ class MapCell:
                 if key not in self._changed and stored is not None and of.dump(value) != stored[0]:
                     self._at[key] = now
                     self._changed.add(key)
+        if not self._changed:
+            return False
         # An entry that was added and removed within the batch leaves no trace.
         self._changed = {key for key in self._changed if key in self._at or key in self._stored}
         return bool(self._changed)

@@ -1,6 +1,5 @@
 """Timers of one key while its functions run: which fires next, and how they merge with its records (adr/0056)."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -109,7 +108,7 @@ class TimerQueue:
         self._live, self._rules = cell.get(), rules
         self._at: dict[str, int] = {name: to_ms(at) for name, at in self._live.items()}
         self._waiting = sorted((at, name) for name, at in self._at.items())
-        self._fired: Counter[int] = Counter()
+        self._fired: dict[int, int] = {}
 
     def put(self, name: str, at: datetime) -> None:
         """Puts a timer, in place of one of the same name."""
@@ -149,7 +148,7 @@ class TimerQueue:
             TooManyFiringsError: too many have fired at that time.
         """
         at_ms, name = due
-        self._fired[at_ms] += 1
+        self._fired[at_ms] = self._fired.get(at_ms, 0) + 1
         if self._fired[at_ms] > MOST_AT_ONE_TIME:
             at = from_ms(at_ms).isoformat()
             raise TooManyFiringsError(f"more than {MOST_AT_ONE_TIME:,} firings of one key at {at}")
@@ -159,7 +158,7 @@ class TimerQueue:
     @property
     def fired(self) -> int:
         """How many timers have fired."""
-        return self._fired.total()
+        return sum(self._fired.values())
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={at.isoformat()}" for name, at in self._live.items())
@@ -276,7 +275,8 @@ class TimerMerge:
         rules = self.processing.rules
         assert rules is not None  # noqa: S101  (for the type checker: it has timers)
         queue, upcoming = TimerQueue(cell, rules), Upcoming(records)
-        timers, numbers = KeyTimers(queue), dict[int, tuple[PositionedRecord, list[Iterator[int]]]]()
+        timers = KeyTimers(queue)
+        numbers: dict[int, tuple[PositionedRecord, list[Iterator[int]]]] = {}
         while True:
             coming = upcoming.next
             due = queue.next_due(None if coming is None else coming.event_time)
