@@ -239,7 +239,8 @@ def _expected(history: list[tuple[dict[str, str], list[int]]]) -> list[dict[str,
 
 def _as_read(emitted: str, now: str, n: int) -> Any:
     """The value of a field as it is read in a later declaration: `z` of rows that lack it is null."""
-    value = POOL[now][1](n)
+    # Whether a value is null was decided when it was emitted.
+    value = POOL[emitted if (emitted, now) not in WIDER else now][1](n)
     if "part" in emitted and "more" in now and value is not None:
         fill = functools.partial(dataclasses.replace, z=None)
         value = {k: list(map(fill, of)) for k, of in value.items()} if isinstance(value, dict) else fill(value)
