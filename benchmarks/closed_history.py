@@ -11,22 +11,18 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import generator
 from benchmarks.bench import create_topic
+from benchmarks.event_time import checkpoint, send
 from benchmarks.facts import made_by
 from benchmarks.report import FOLDER
 from devstack import control
 from tidemark.context import Context, open_context
-from tidemark.operations import checkpoints, compaction
-from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
 
 QUICK = os.environ.get("BENCH") == "quick"
@@ -34,7 +30,6 @@ SIZES = (5_000, 20_000, 80_000) if QUICK else (500_000, 2_000_000, 8_000_000)
 UPDATES, SEED = 2_000 if QUICK else 20_000, 20130102
 ROUNDS = 4 if QUICK else 28
 WARM = 0 if QUICK else 4
-START = datetime(2024, 1, 1, tzinfo=UTC)
 COMMAND = "PYTHONPATH=include:. python -m benchmarks.closed_history"
 PIPELINES = f"""
 from benchmarks.pipelines import Totals, Update
@@ -77,46 +72,19 @@ def _measured(context: Context, settings: Settings) -> Iterator[dict[str, Any]]:
     chance = np.random.default_rng(SEED)
     for size in SIZES:
         create_topic(settings.kafka_address, f"events-{size}")
-        _send(settings, size, np.arange(size), 0)
-        yield _checkpoint(context, size, "load")
-        _send(settings, size, chance.integers(0, size, UPDATES), 2)
-        yield _checkpoint(context, size, "close")
+        send(settings, f"events-{size}", np.arange(size), np.zeros(size, int))
+        yield {"history": size} | checkpoint(context, f"history-{size}", "load")
+        _update(settings, size, chance, 2)
+        yield {"history": size} | checkpoint(context, f"history-{size}", "close")
     for n in range(ROUNDS):
         kind = "warm" if n < WARM else "still" if n % 2 else "due"
         for size in SIZES:
-            _send(settings, size, chance.integers(0, size, UPDATES), 4 + n // 2)
-            yield _checkpoint(context, size, kind)
+            _update(settings, size, chance, 4 + n // 2)
+            yield {"history": size} | checkpoint(context, f"history-{size}", kind)
 
 
-def _send(settings: Settings, size: int, keys: np.ndarray, hour: int) -> None:
-    at = START + timedelta(hours=hour)
-    text, ms = at.isoformat(), int(at.timestamp() * 1000)
-    records = (
-        (number % 4, None, f'{{"key":"{generator.key_text(number)}","amount":1,"at":"{text}"}}'.encode(), ms)
-        for number in keys.tolist()
-    )
-    generator.send(settings.kafka_address, f"events-{size}", records)
-
-
-def _checkpoint(context: Context, size: int, kind: str) -> dict[str, Any]:
-    name, started = f"history-{size}", time.perf_counter()
-    made = checkpoints.run_once(context, name, PlanRequest(origin="bench")).checkpoint
-    seconds = time.perf_counter() - started
-    assert made is not None
-    started = time.perf_counter()
-    records = compaction.compact(context, name)
-    row = {
-        "history": size,
-        "kind": kind,
-        "seconds": round(seconds, 4),
-        "compact_seconds": round(time.perf_counter() - started, 4),
-        "compacted_rows": [[record.input.rows, record.output.rows] for record in records],
-        "closed": made.sealed.acks[0].emitted,
-        "stored_rows": made.sealed.acks[0].handle.rows,
-        "phases_ms": dict(made.sealed.timings_ms),
-    }
-    sys.stderr.write(json.dumps(row) + "\n")
-    return row
+def _update(settings: Settings, size: int, chance: np.random.Generator, hour: int) -> None:
+    send(settings, f"events-{size}", chance.integers(0, size, UPDATES), np.full(UPDATES, hour))
 
 
 def _told(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -93,44 +93,49 @@ def main() -> int:
 def _measured(context: Context, settings: Settings) -> Iterator[dict[str, Any]]:
     create_topic(settings.kafka_address, TOPIC)
     numbers = np.arange(KEYS)
-    _send(settings, numbers, numbers % HOURS)
+    send(settings, TOPIC, numbers, numbers % HOURS)
     for name in NAMES:
-        yield _checkpoint(context, name, "load")
+        yield checkpoint(context, name, "load")
     chance, hour = np.random.default_rng(SEED), HOURS - 1
     for n in range(ROUNDS):
         # Two hours pass before the first windows close; those rounds warm up.
         kind = "warm" if n < 4 else "still" if n % 2 else "due"
         hour += 1 - n % 2
-        _send(settings, chance.integers(0, KEYS, UPDATES), np.full(UPDATES, hour))
+        send(settings, TOPIC, chance.integers(0, KEYS, UPDATES), np.full(UPDATES, hour))
         for name in NAMES:
-            yield _checkpoint(context, name, kind)
+            yield checkpoint(context, name, kind)
 
 
-def _send(settings: Settings, keys: np.ndarray, hours: np.ndarray) -> None:
+def send(settings: Settings, topic: str, keys: np.ndarray, hours: np.ndarray) -> None:
+    """Sends an update of each key, at an hour after `START`."""
+
     def records() -> Iterator[tuple[int, None, bytes, int]]:
         for number, hour in zip(keys.tolist(), hours.tolist(), strict=True):
             at = START + timedelta(hours=hour)
             value = f'{{"key":"{generator.key_text(number)}","amount":1,"at":"{at.isoformat()}"}}'
             yield number % 4, None, value.encode(), int(at.timestamp() * 1000)
 
-    generator.send(settings.kafka_address, TOPIC, records())
+    generator.send(settings.kafka_address, topic, records())
 
 
-def _checkpoint(context: Context, name: str, kind: str) -> dict[str, Any]:
+def checkpoint(context: Context, name: str, kind: str) -> dict[str, Any]:
+    """Completes a checkpoint and a compaction that is due, and returns what they took."""
     started = time.perf_counter()
     made = checkpoints.run_once(context, name, PlanRequest(origin="bench")).checkpoint
     seconds = time.perf_counter() - started
     assert made is not None
     started = time.perf_counter()
-    compaction.compact(context, name)
+    records = compaction.compact(context, name)
     ack = made.sealed.acks[0]
     row = {
         "pipeline": name,
         "kind": kind,
         "seconds": round(seconds, 4),
         "compact_seconds": round(time.perf_counter() - started, 4),
+        "compacted_rows": [[record.input.rows, record.output.rows] for record in records],
         "closed": ack.emitted,
         "fired": ack.fired,
+        "stored_rows": ack.handle.rows,
         "phases_ms": dict(made.sealed.timings_ms),
     }
     sys.stderr.write(json.dumps(row) + "\n")

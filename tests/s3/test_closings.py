@@ -1,7 +1,6 @@
 """Windows that close in a bucket: a run is written, read back, and replaced; and attempts are killed on the way."""
 
 import json
-import os
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.bucket_lines import BucketLines, BucketPipeline
 from tests.support.kafka import Sent, Topics
-from tests.support.killed_pipeline import PARTITIONS, SEED, KilledPipeline, KilledPipelines
+from tests.support.killed_pipeline import PARTITIONS, SEED
 from tests.support.prerequisites import needs
-from tests.support.processes import Zygote
-from tests.support.s3 import Bucket, S3Server, one_store
+from tests.support.s3 import S3Server, one_store
 from tidemark.operations import reads, sinks
 from tidemark.settings import load_settings
 
@@ -28,11 +27,10 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 SIZE = timedelta(minutes=10)
 
 
-class Closings(KilledPipeline):
+class Closings(BucketPipeline):
     """Sales whose time moves on by up to half an hour per batch; brute force is the oracle."""
 
     pipeline = "closings"
-    bucket: Bucket
     sold: list[tuple[str, int, datetime]]
     until: datetime
 
@@ -50,9 +48,6 @@ class Closings(KilledPipeline):
         values = [json.dumps({"shop": s, "cents": c, "at": at.isoformat()}).encode() for s, c, at in batch]
         self.topics.produce(self.topic, [Sent(value, partition=n % PARTITIONS) for n, value in enumerate(values)])
         self.history.sent += [(n % PARTITIONS, -1, value) for n, value in enumerate(values)]
-
-    def variables(self) -> dict[str, str]:
-        return {"TIDEMARK_WAREHOUSE": str(self.settings.warehouse), **self.bucket.server.variables}
 
     def check_state(self) -> None:
         expected: dict[tuple[str, datetime], list[int]] = defaultdict(list)
@@ -72,18 +67,8 @@ class Closings(KilledPipeline):
 def line(
     topics: Topics, spark_server: str, broker: str, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Closings]:
-    s3_server.proxy.reset()
-    bucket = s3_server.make_bucket(f"closings-{s3_server.store}-{os.getpid()}")
-    with pytest.MonkeyPatch().context() as patched, Zygote(tmp_path_factory.mktemp("commands")) as zygote:
-        for name, value in s3_server.variables.items():
-            patched.setenv(name, value)
-        lines = KilledPipelines(topics, broker, spark_server, tmp_path_factory, zygote)
-        made = lines.make(Closings, warehouse=f"s3://{bucket.name}/house", s3_endpoint=s3_server.proxy.address)
-        assert isinstance(made, Closings)
-        made.bucket = bucket
+    with BucketLines(topics, broker, spark_server, s3_server, tmp_path_factory).open(Closings, "closings") as made:
         yield made
-        for name in ("SWEEP_TOPIC", "SWEEP_TOLD"):
-            os.environ.pop(name, None)
 
 
 def test_windows_close_in_a_bucket_whatever_is_killed_on_the_way(line: Closings) -> None:

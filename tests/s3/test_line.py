@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.bucket_lines import HOUSE, BucketLines, BucketPipeline
 from tests.support.kafka import Topics
-from tests.support.killed_pipeline import SEED, KilledFold, KilledPipelines
+from tests.support.killed_pipeline import SEED, KilledFold
 from tests.support.prerequisites import needs
-from tests.support.processes import Zygote
 from tests.support.purchase_history import PurchaseHistory
-from tests.support.s3 import SECRETS, Bucket, S3Server, one_store
+from tests.support.s3 import SECRETS, S3Server, one_store
 from tests.support.s3_proxy import Fault, Rule, S3Proxy, Times, strips_conditions
 from tidemark.operations import reads
 from tidemark.settings import load_settings
@@ -30,19 +30,13 @@ pytestmark = [
     pytest.mark.slow,
     needs(any((load_settings().jar_folder / "s3").glob("*.jar")), "make setup-s3 has not fetched the jars for S3"),
 ]
-HOUSE = "house"
 LOG = r"_delta_log/\d{20}\.json"
 DATA = r"\.parquet$"
 MANIFEST = r"/timelines/"
 
 
-class BucketLine(KilledFold):
+class BucketLine(BucketPipeline, KilledFold):
     """The pipeline of folds, with its warehouse in a bucket."""
-
-    bucket: Bucket
-
-    def variables(self) -> dict[str, str]:
-        return {"TIDEMARK_WAREHOUSE": str(self.settings.warehouse), **self.bucket.server.variables}
 
     def command(self, *arguments: str) -> dict[str, object]:
         """A command that has to succeed; no secret is in what it says."""
@@ -68,19 +62,8 @@ def line(
     s3_server: S3Server,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BucketLine]:
-    s3_server.proxy.reset()
-    # Hadoop keeps one client per bucket name, with the endpoint that it was made for.
-    bucket = s3_server.make_bucket(f"warehouse-{s3_server.store}-{os.getpid()}")
-    with pytest.MonkeyPatch().context() as patched, Zygote(tmp_path_factory.mktemp("commands")) as zygote:
-        for name, value in s3_server.variables.items():
-            patched.setenv(name, value)
-        lines = KilledPipelines(topics, broker, spark_server, tmp_path_factory, zygote)
-        made = lines.make(BucketLine, warehouse=f"s3://{bucket.name}/{HOUSE}", s3_endpoint=s3_server.proxy.address)
-        assert isinstance(made, BucketLine)
-        made.bucket = bucket
+    with BucketLines(topics, broker, spark_server, s3_server, tmp_path_factory).open(BucketLine, "warehouse") as made:
         yield made
-        for name in ("SWEEP_TOPIC", "SWEEP_TOLD"):
-            os.environ.pop(name, None)
 
 
 @pytest.fixture
