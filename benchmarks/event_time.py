@@ -119,7 +119,7 @@ def send(settings: Settings, topic: str, keys: np.ndarray, hours: np.ndarray) ->
 
 
 def checkpoint(context: Context, name: str, kind: str) -> dict[str, Any]:
-    """Completes a checkpoint and a compaction that is due, and returns what they took."""
+    """Completes a checkpoint and a compaction that is due, and returns the seconds of both."""
     started = time.perf_counter()
     made = checkpoints.run_once(context, name, PlanRequest(origin="bench")).checkpoint
     seconds = time.perf_counter() - started

@@ -24,6 +24,7 @@ from tests.support.window_cases import (
 from tidemark import FlatMap, KafkaSink
 from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.sinks import ROW_ID
 from tidemark.testing import BARRIER, Barrier, Harness, Replayed, Restore, replay
 from tidemark.testing.script import Crash
 
@@ -74,7 +75,7 @@ def test_a_drain_leaves_no_open_window_and_the_sinks_have_each_row_once(seed: in
     assert {key_of(r): (r["hours"], r["cents"]) for r in done.emitted("days")} == Model.sums(model.closed_days)
     assert done.counts("days", last).late == 0, "rows of windows are not late for windows over them"
     assert (last.sealed.facts.records, last.plan.ranges.span) == (0, 0)
-    ids = [repr([r[name] for name in ("_uid", "_topic", "_offset", "_path")]) for r in done.emitted("sold")]
+    ids = [repr([r[name] for name, _ in ROW_ID]) for r in done.emitted("sold")]
     assert len({*ids}) == len(ids)
 
 
