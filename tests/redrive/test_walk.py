@@ -1,6 +1,8 @@
 """Hundreds of random steps over requests, restores, backfills and crashes; a failure prints its seed."""
 
 from dataclasses import replace
+from functools import cache
+from itertools import accumulate
 from typing import TypeVar
 
 import pytest
@@ -18,6 +20,8 @@ from tidemark.model.core.offsets import OffsetCoverage
 
 SEEDS = range(8)
 STEPS = 120
+KINDS = {"SinkWalk": SinkWalk, "FedWalk": FedWalk}
+Walk = TypeVar("Walk", bound=RedriveWalk)
 
 
 def walked(seed: int, uid: str = "sums") -> RedriveWalk:
@@ -30,7 +34,10 @@ def told(seed: int, kind: type[SinkWalk] = SinkWalk) -> SinkWalk:
     return walk
 
 
-Walk = TypeVar("Walk", bound=RedriveWalk)
+@cache
+def whole(seed: int, kind: str) -> SinkWalk:
+    """A walk without a planted bug, which several tests look at."""
+    return told(seed, KINDS[kind])
 
 
 def taken(walk: Walk, seed: int) -> Walk:
@@ -57,10 +64,10 @@ def test_the_walks_repeat_redrives_in_backfills() -> None:
     assert sum(walked(seed).repeated for seed in SEEDS) > 10
 
 
-@pytest.mark.parametrize("kind", [SinkWalk, FedWalk])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_walk_with_sinks_emits_for_each_record_once(seed: int, kind: type[SinkWalk]) -> None:
-    walk = told(seed, kind)
+def test_a_walk_with_sinks_emits_for_each_record_once(seed: int, kind: str) -> None:
+    walk = whole(seed, kind)
     assert walk.redriven > 5
     assert walk.merged > 2
 
@@ -70,9 +77,10 @@ def test_a_walk_with_several_outputs_emits_to_each_sink_once(seed: int) -> None:
     assert told(seed, OutputsWalk).redriven > 5
 
 
-@pytest.mark.parametrize("kind", [SinkWalk, FedWalk])
-def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has(kind: type[SinkWalk]) -> None:
-    assert sum(told(seed, kind).skipped for seed in range(30)) > 5
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_walks_with_sinks_meet_rows_that_a_kept_sink_has(kind: str) -> None:
+    skipped = accumulate(whole(seed, kind).skipped for seed in range(30))
+    assert any(count > 5 for count in skipped), "in thirty walks at most"
 
 
 def test_the_walk_finds_emitted_records_that_are_taken_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
