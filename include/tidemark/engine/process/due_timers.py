@@ -53,7 +53,8 @@ def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now
     if not rules.moves or rules.after_ms is None or schema.timers is None or not plan.handles[uid]:
         return DueKeys(rules=rules)
     name, since = schema.timers.name, rules.before_ms
-    due = f"`_field` = '{name}' AND _kind <> 'tombstone' AND `{name}` <= {SPARK.instant(rules.after_ms)}"
+    # Only rows of timers have a time there, so no other column is read of the rest.
+    due = f"`{name}` <= {SPARK.instant(rules.after_ms)}"
     due += "" if since is None else f" AND `{name}` > {SPARK.instant(since)}"
     with translate_spark_errors():
         stored = warehouse.stored_rows(schema, plan.handles[uid]).where(due)

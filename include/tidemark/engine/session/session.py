@@ -149,6 +149,9 @@ SESSION_CONF: Mapping[str, str] = {
     # method of more than 8,000 bytes, so a wide record is better split up than fused.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # A state is one large file and a few small ones. With Spark's 4 MiB per file, the small ones count as much as the
+    # large one, and one task reads nearly all rows.
+    "spark.sql.files.openCostInBytes": str(2**18),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -194,8 +194,12 @@ _ROW_BYTES, _ENOUGH_ROWS = 16, 10_000
 _COUNT = "rows"
 _OPTIONS = {
     "compression": "zstd",
-    # Small row groups: files are sorted by key group, so looking up one key decodes only one of many groups.
+    # Small row groups: files are sorted by key group, so looking up one key decodes only one of many groups, and tasks
+    # share the rows of one file.
     "parquet.block.size": str(8 * 2**20),
+    "parquet.block.row.count.limit": "100000",
+    # Keys are nearly all different: as plain text they compress better than a dictionary of them and its numbers.
+    "parquet.dictionary.page.size": str(2**17),
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
