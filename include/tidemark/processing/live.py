@@ -1,9 +1,9 @@
 """The state object for a process function: an instance of the author's class, whose fields are cells."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.model.schema.operator_schema import OperatorSchema, StoredField
 from tidemark.processing.cells import Cell, CellType, Entry, ValueCell
@@ -71,8 +71,12 @@ class StateType:
         """
         own, entries = self._sorted(rows)
         cells = {name: make(clock, own, entries) for name, make in self._makers}
+        seen = cells
+        if self._hidden is not None:
+            seen = cells.copy()
+            del seen[self._hidden]
         live: Any = object.__new__(self._live)
-        object.__setattr__(live, "_cells", {name: cell for name, cell in cells.items() if name in self._names})
+        object.__setattr__(live, "_cells", seen)
         return live, cells
 
     def _sorted(self, rows: Iterable[StoredRow]) -> tuple[StoredRow | None, dict[str, dict[Any, tuple[Any, int]]]]:
@@ -93,18 +97,22 @@ class StateType:
         return made
 
     @cached_property
+    def _hidden(self) -> str | None:
+        """The field of the timers, which the author's class does not have."""
+        return None if self.schema.timers is None else self.schema.timers.name
+
+    @cached_property
     def _names(self) -> tuple[str, ...]:
         """The fields that the author's class has: all but the timers."""
-        return tuple(f.name for f in self.schema.fields if f is not self.schema.timers)
+        return tuple(f.name for f in self.schema.fields if f.name != self._hidden)
 
     @cached_property
     def _makers(self) -> list[tuple[str, Callable[..., Cell]]]:
         return [(f.name, _maker(f, self.shapes[f.name])) for f in self.schema.fields]
 
 
-@dataclass(frozen=True, slots=True)
-class StateResult:
-    """The result of a key's state.
+class StateResult(NamedTuple):
+    """The result of a key's state; one is made for every key.
 
     Attributes:
         changed: whether anything must be written.
@@ -121,13 +129,17 @@ class StateResult:
     entries: tuple[Entry, ...]
 
 
-def settle(cells: Iterable[Cell]) -> StateResult:
+_UNCHANGED = StateResult(False, False, 0, (), ())
+
+
+def settle(cells: Collection[Cell]) -> StateResult:
     """Finishes the work on a key; called once."""
-    cells = tuple(cells)
-    # Every cell must settle, even after one has changed.
-    changed = [cell.settle() for cell in cells]
-    if not any(changed):
-        return StateResult(False, False, 0, (), ())
+    changed = False
+    for cell in cells:
+        # Every cell must settle, even after one has changed.
+        changed = cell.settle() or changed
+    if not changed:
+        return _UNCHANGED
     # One pass: this runs for every key.
     is_empty, size = True, 0
     columns: list[Any] = []

@@ -243,7 +243,7 @@ class Takes:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TimerMerge:
     """Merges the records of a key with its due timers, by event time.
 
