@@ -40,8 +40,6 @@ LONG_WITH_SERVICES = (
     ["tests/faults", "tests/s3"],
     [
         "tests/engine/test_cluster.py",
-        "tests/engine/test_rescaling.py",
-        "tests/engine/test_gates_alike.py",
         "tests/engine/test_compaction.py",
         "tests/engine/test_filtering.py",
         "tests/engine/test_windows.py",
@@ -54,19 +52,22 @@ LONG_WITH_SERVICES = (
     ],
 )
 NIGHTLY = [
+    "tests/airflow/test_long_backfill.py",
+    "tests/engine/test_gates_alike.py",
+    "tests/engine/test_rescaling.py",
     "tests/perf/peers/test_peers.py",
     "tests/perf/test_large_state.py",
     "tests/s3/test_demo.py",
     "tests/weather/test_demo_weather.py",
     "tests/weather/test_punctuality_on_spark.py",
+    "tests/weather/test_weather_on_spark.py",
 ]
-"""These repeat in large what other tests show in small: `make test-nightly`."""
+"""These repeat in large, or in all combinations, what other tests show in small: `make test-nightly`."""
 LONG = (
     ["tests/retention"],
     ["tests/simulation"],
     ["tests/power_loss"],
     ["tests/copies"],
-    ["tests/airflow/test_long_backfill.py"],
     ["tests/deliveries"],
 )
 """Tests that try a thousand crash states and thousands of schedules, and tests of copies between stores."""

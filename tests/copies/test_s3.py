@@ -14,7 +14,7 @@ import pytest
 from tests.copies.export_places import BucketPlace, FolderPlace, exported, imported, silenced
 from tests.copies.transfer_pipeline import SEED, TransferPipeline
 from tests.support.cli import TIMEOUT, Answer
-from tests.support.s3 import CREDENTIALS
+from tests.support.s3 import CREDENTIALS, one_store
 from tests.support.s3_proxy import Fault, S3Request, Times, is_put
 from tidemark.errors import StoreError
 from tidemark.model.retention.export_manifest import Export
@@ -26,7 +26,7 @@ from tidemark.transfer.export_bucket import S3Export
 MIB = 2**20
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, one_store]
 
 
 @pytest.fixture(scope="module")

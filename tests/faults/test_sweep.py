@@ -40,14 +40,8 @@ POINTS += [f"{step}:{moment}" for step in EMITTING_STEPS for moment in (("before
 MODES = ("next", "first", "retry", "restart") if FULL else ("next",)
 """`next`: one kill in a checkpoint that follows others. `first`: in the first checkpoint of all. `retry`: the next
 attempt is killed at the same point too. `restart`: the Spark server is killed and started again after the client."""
-SERVER_POINTS = [
-    "read:after",
-    "fold.accounts:after",
-    "runs.accounts:after",
-    "gate:before",
-    "seal:after",
-    "publish:after",
-]
+SERVER_POINTS = ["read:after", "runs.accounts:after", "seal:after"]
+SERVER_POINTS += ["fold.accounts:after", "gate:before", "publish:after"] if FULL else []
 """All but the server that the last one leaves to other tests live for seconds; so a small collector does for them."""
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.property.backfill_cases import BATCHES, SHOPS, Batch, ShopPipeline, Wider, as_rated, shops
 from tests.support.crashes import Killed
+from tests.support.scale import cases
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.records.states import Promoted
 from tidemark.coordinator.recovery.backfill import Backfill
@@ -30,7 +31,7 @@ def repeated(world: ShopPipeline, backfill: Backfill) -> list[Checkpoint]:
     return list(backfill.repeat(execute(world, backfill)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(HISTORIES, st.data())
 def test_the_same_code_comes_to_the_same_state_at_every_checkpoint(history: list[Batch], data: st.DataObject) -> None:
     world = ShopPipeline()
@@ -81,7 +82,7 @@ def known(world: ShopPipeline, checkpoint: Checkpoint) -> dict[str, tuple[int, i
     return {key[0]: (row["n"], row["total"], taken[key]["total"], row.get("most")) for key, row in folded.items()}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(HISTORIES, st.none() | st.integers(1, 12), st.lists(BATCHES, max_size=2), st.data())
 def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live(
     history: list[Batch], max_records: int | None, late: list[Batch], data: st.DataObject
@@ -113,7 +114,7 @@ def test_other_code_comes_to_what_it_makes_of_the_records_since_and_becomes_live
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(HISTORIES, st.lists(st.integers(1, 60), max_size=6), st.none() | st.integers(1, 12), st.data())
 def test_killed_anywhere_a_repeated_call_goes_on(
     history: list[Batch], kills: list[int], max_records: int | None, data: st.DataObject

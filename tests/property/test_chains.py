@@ -9,13 +9,14 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from tests.support.chained_processes import DAY, ChainOracle, Nothing, Parcel, Part, parcels, pipeline
+from tests.support.scale import cases
 from tests.support.spark import TwinPipeline
 from tidemark import Fold, Pipeline, Process, state
 
 BATCHES = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=3)
 
 
-@settings(max_examples=100, deadline=None, print_blob=True)
+@settings(max_examples=cases(50), deadline=None, print_blob=True)
 @given(st.integers(0, 2**32), BATCHES, st.integers(1, 3))
 def test_the_twin_folds_a_chain_in_order_of_position_and_path(
     seed: int, batches: list[tuple[int, int]], partitions: int

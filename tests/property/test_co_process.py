@@ -21,6 +21,7 @@ from tests.support.co_process_cases import (
     random_co_rules,
     random_gots,
 )
+from tests.support.scale import cases
 from tidemark import CoProcess
 from tidemark.processing import processor, timer_merge
 from tidemark.testing import BARRIER, CRASH, replay
@@ -53,7 +54,7 @@ def check(seed: int) -> None:
         assert frontier == (None if model.frontier is None else start + model.frontier * 60_000)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(seeds)
 def test_a_co_process_passes_the_records_of_all_inputs_by_event_time(seed: int) -> None:
     check(seed)

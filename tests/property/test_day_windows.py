@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.local_days import SIZES, ZONES, first_instant, instants, window_of
+from tests.support.scale import cases
 from tidemark import Tumbling
 from tidemark.model.schema.day_windows import DayWindows
 from tidemark.model.schema.event_windows import StoredWindow, to_ms
@@ -21,7 +22,7 @@ def days(size: int, zone: str) -> StoredWindow:
     return Tumbling(timedelta(days=size), timezone=zone).stored
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(ZONES), st.sampled_from(SIZES))
 def test_a_window_begins_with_the_first_instant_of_its_date(seed: int, zone: str, size: int) -> None:
     chance = random.Random(seed)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.scale import cases
 from tests.support.window_cases import (
     Model,
     Rules,
@@ -53,7 +54,7 @@ def all_rows(done: Replayed, uid: str, checkpoints: Any) -> list[Any]:
     return [row for checkpoint in checkpoints for row in done.emitted(uid, checkpoint)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(seeds)
 def test_a_drain_leaves_no_open_window_and_the_sinks_have_each_row_once(seed: int) -> None:
     chance = random.Random(seed)
@@ -79,7 +80,7 @@ def test_a_drain_leaves_no_open_window_and_the_sinks_have_each_row_once(seed: in
     assert len({*ids}) == len(ids)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(seeds)
 def test_going_back_equals_never_having_drained(seed: int) -> None:
     chance = random.Random(seed)

@@ -23,6 +23,7 @@ from tests.support.interval_join_cases import (
     waiting_in,
 )
 from tests.support.partial_compactions import partial_compactions
+from tests.support.scale import cases
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.event_windows import StoredWindow, to_ms
 from tidemark.model.schema.interval_joins import MATCHED, StoredJoin
@@ -86,13 +87,13 @@ def check(seed: int) -> None:
         assert frontier == (None if model.frontier is None else start + model.frontier)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(50), deadline=None)
 @given(seeds)
 def test_a_join_is_duckdbs_join_of_all_that_was_not_late(seed: int) -> None:
     check(seed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(seeds)
 def test_no_compaction_changes_what_is_kept(seed: int) -> None:
     chance = random.Random(seed)
@@ -104,7 +105,7 @@ def test_no_compaction_changes_what_is_kept(seed: int) -> None:
         assert resolve_rows(schema, found.left, now) == resolve_rows(schema, found.rows, now)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(seeds)
 def test_a_drain_emits_what_waits_alone_and_keeps_nothing(seed: int) -> None:
     chance = random.Random(seed)
@@ -121,7 +122,7 @@ def test_a_drain_emits_what_waits_alone_and_keeps_nothing(seed: int) -> None:
     assert harness.results.counts("sizes", last).late == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(seeds)
 def test_ids_do_not_depend_on_the_cut(seed: int) -> None:
     chance = random.Random(seed)

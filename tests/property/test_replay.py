@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.fold_oracle import DAY, PIPELINE, Reading, fold, scripts
+from tests.support.scale import cases
 from tidemark.errors import DeadLettersExceededError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.testing import BARRIER, CRASH, Script, replay
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(scripts(), st.integers(1, 3))
 def test_state_is_one_fold_however_it_is_cut_and_wherever_it_crashes(
     script: tuple[Script, list[list[object]]], partitions: int

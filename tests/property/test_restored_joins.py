@@ -24,6 +24,7 @@ from tests.support.interval_join_cases import (
     random_join_rules,
     waiting_in,
 )
+from tests.support.scale import cases
 from tidemark import Pipeline
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
 from tidemark.errors import DataLostError
@@ -73,7 +74,7 @@ def check(seed: int) -> Counter[str]:
     return story.told
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(seeds)
 def test_a_kept_sink_has_each_pair_once_as_if_nothing_had_happened(seed: int) -> None:
     check(seed)

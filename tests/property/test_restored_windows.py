@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.support import timer_cases
 from tests.support.crashes import Killed
 from tests.support.memory import MemoryPipeline
+from tests.support.scale import cases
 from tests.support.window_cases import (
     START,
     Key,
@@ -198,7 +199,7 @@ def tell(chance: random.Random, story: Story, batches: Sequence[Any]) -> None:
         story.checkpoint()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 @example(2664602)  # sinks of a line that has the coverage of the checkpoint by other cuts
 def test_kept_sinks_have_each_window_once_as_if_nothing_had_happened(seed: int) -> None:
@@ -219,7 +220,7 @@ def test_the_stories_repeat_go_back_and_are_refused() -> None:
     assert all(told[word] > 0 for word in ("kept", "repeated", "back", "refused")), told
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_other_rules_reopen_nothing_and_take_no_row_back(seed: int) -> None:
     chance = random.Random(seed)
@@ -265,7 +266,7 @@ def test_without_the_repetition_a_window_would_have_another_value(monkeypatch: p
     assert told == [({3}, {3}), ({3}, {4})], "the sink stays, and the fold behind it would differ"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_timers_fire_once_as_if_nothing_had_happened(seed: int) -> None:
     chance = random.Random(seed)

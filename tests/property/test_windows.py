@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.partial_compactions import partial_compactions
+from tests.support.scale import cases
 from tests.support.window_cases import (
     START,
     Model,
@@ -46,7 +47,7 @@ def windows(done: Replayed, uid: str, checkpoint: Checkpoint) -> list[dict[str, 
     return [*done.rows(uid, checkpoint).values()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(60), deadline=None)
 @given(seeds)
 def test_every_window_closes_once_with_what_was_in_time(seed: int) -> None:
     chance = random.Random(seed)
@@ -79,7 +80,7 @@ def test_every_window_closes_once_with_what_was_in_time(seed: int) -> None:
         assert frontier == at
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(seeds)
 def test_no_compaction_changes_an_answer(seed: int) -> None:
     chance = random.Random(seed)
