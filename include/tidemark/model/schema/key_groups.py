@@ -43,7 +43,7 @@ def key_group_ranges(groups: int, count: int) -> tuple[KeyGroupRange, ...]:
 
 def key_text(value: object) -> str:
     """Returns the string form of one key value (bool, int, decimal, str, date, or datetime, by default UTC)."""
-    if isinstance(value, str):
+    if type(value) is str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
