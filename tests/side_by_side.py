@@ -37,7 +37,14 @@ PARTS = (
 )
 """Tests that compute for one to two minutes each part; the rest is one more."""
 LONG_WITH_SERVICES = (
-    ["tests/faults", "tests/s3"],
+    [
+        "tests/faults",
+        "tests/s3/test_closings.py",
+        "tests/s3/test_executors.py",
+        "tests/s3/test_line.py",
+        "tests/s3/test_row_compaction.py",
+        "tests/s3/test_store_killed.py",
+    ],
     [
         "tests/engine/test_cluster.py",
         "tests/engine/test_compaction.py",
@@ -64,10 +71,11 @@ NIGHTLY = [
 ]
 """These repeat in large, or in all combinations, what other tests show in small: `make test-nightly`."""
 LONG = (
-    ["tests/retention"],
-    ["tests/simulation"],
     ["tests/power_loss"],
+    ["tests/retention"],
     ["tests/copies"],
+    ["tests/s3/test_request_counts.py", "tests/s3/test_requests.py", "tests/s3/test_verbs.py"],
+    ["tests/simulation"],
     ["tests/deliveries"],
 )
 """Tests that try a thousand crash states and thousands of schedules, and tests of copies between stores."""
