@@ -84,7 +84,7 @@ def test_the_model_ends_where_the_disk_did(recording: Recording) -> None:
 
 
 def test_a_thousand_states_are_tried(chosen: list[State]) -> None:
-    print(f"seed {SEED}: {len(chosen)} crash states")
+    print(f"seed {SEED}: {len(chosen)} crash states, here in chunks {TRIED} of {CHUNKS}")
     assert len(chosen) >= ENOUGH
     assert {"paid", "completed", "sweep", "swept", "erase"} <= {state.last_told for state in chosen}
 
