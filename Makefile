@@ -93,7 +93,8 @@ test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state
 		TIDEMARK_TEST_ERASURE_RACES=600 TIDEMARK_TEST_WALKS=100 TIDEMARK_TEST_SHORT_DISK_WALKS=800 \
 		TIDEMARK_TEST_DELIVERY_WALKS=600 \
 		$(BIN)/python -m pytest tests/copies tests/deliveries tests/power_loss tests/property tests/publications tests/retention tests/simulation \
-		tests/engine/test_nexmark.py tests/engine/test_windows.py tests/engine/test_timers.py \
+		tests/engine/test_nexmark.py
+	@TIDEMARK_TEST_SCALE=20 $(BIN)/python -m pytest -o timeout=3600 tests/engine/test_windows.py tests/engine/test_timers.py \
 		tests/engine/test_interval_joins.py tests/engine/test_co_process.py
 
 .PHONY: test-fast
