@@ -10,6 +10,7 @@ import pytest
 
 from tests.copies.patched_pipeline import NAME, PatchedPipeline
 from tests.support.disk import ParquetFiles
+from tests.support.scale import SCALE
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import run_columns
 from tidemark.operations import queries
@@ -21,7 +22,6 @@ from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compact_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20131101"))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 FOLDED = ("sensors", "fresh")
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext, commands_over
+from tests.support.scale import SCALE
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -29,7 +30,6 @@ from tidemark.sql.initial_state import given_columns
 from tidemark.tables.delta_tables import arrow_schema
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 START = datetime(2024, 5, 1, tzinfo=UTC)
 SIZE, DELAY, QUIET = timedelta(hours=6), timedelta(hours=2), timedelta(hours=9)
 SENSORS = "abcd"

@@ -16,10 +16,11 @@ from tests.support.co_process_cases import (
     random_co_rules,
     random_gots,
 )
+from tests.support.scale import cases
 from tests.support.spark import SparkPipeline, TwinPipeline
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = cases(1)
 
 
 @pytest.mark.parametrize("has_timers", [True, False])

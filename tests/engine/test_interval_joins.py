@@ -15,13 +15,14 @@ from tests.support.interval_join_cases import (
     random_join_rules,
     waiting_in,
 )
+from tests.support.scale import cases
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.retention.erasure import BlockedKey
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = 2 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = cases(2)
 
 
 def agree(line: SparkPipeline, other: Checkpoint, twin: TwinPipeline, one: Checkpoint) -> None:

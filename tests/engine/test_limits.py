@@ -12,12 +12,13 @@ import pytest
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt
 from tests.support.kafka import Sent
 from tests.support.limit_cases import UID, limit_case, outgrown
+from tests.support.scale import cases
 from tests.support.ttl_cases import Batch, Event, Reading, TtlCase, expected
 from tidemark.declare.pipeline import KafkaSource
 from tidemark.errors import StateOverflowError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = 5 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = cases(5)
 
 
 def _send(line: KafkaSparkPipeline, events: Iterable[Event]) -> None:

@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 from benchmarks.nexmark.oracle import answers
 from benchmarks.nexmark.queries import QUERIES, SIDE
 from tests.support.nexmark import STATE_ONLY, agrees, batches, records, rows
+from tests.support.scale import SCALE
 from tests.support.spark import SparkPipeline
 from tidemark.testing import Record
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-WHOLE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1")) > 1
+WHOLE = SCALE > 1
 CHOSEN = list(QUERIES) if WHOLE else random.Random(SEED).sample(list(QUERIES), 3)
 """The twin answers all of them in each run, Spark all of them in the nightly one."""
 

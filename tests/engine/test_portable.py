@@ -10,13 +10,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.support.portable_texts import ARROW_SCHEMA, TYPES, Writer, by_duckdb, by_spark, random_rows, same_value
+from tests.support.scale import cases
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.custom_aggregate import partial_sql
 from tidemark.model.portable_sql.expressions import type_expression
 from tidemark.model.portable_sql.syntax import NotPortable, parse
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-TEXTS = 150 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+TEXTS = cases(150)
 
 
 def _texts(chance: random.Random, table: pa.Table) -> list[str]:

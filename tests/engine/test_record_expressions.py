@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.support.portable_texts import ARROW_SCHEMA, TYPES, Writer, by_spark, same_value
+from tests.support.scale import cases
 from tidemark.errors import DeclarationError
 from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import quote
@@ -22,7 +23,7 @@ from tidemark.model.portable_sql.syntax import TIME_PARTS
 from tidemark.readers.expression_values import evaluate
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-TEXTS = 200 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+TEXTS = cases(200)
 RECORD = FieldType("struct", fields=tuple((name, of.with_null(True)) for name, of in TYPES.items()))
 KINDS = ["int", "float", "str", "bool", "date", "timestamp"]
 WORDS = ["", "a", "Zürich", "ΑΣ", "İI", "ß", "é", "\U0001f926\U0001f3fc‍♂️", "a%_\\", "x\ny", "\0B", "ABC abc"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.scale import cases
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.timer_cases import (
     START,
@@ -29,7 +30,7 @@ from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
 from tidemark.errors import ProcessFunctionError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = 4 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = cases(4)
 
 
 def test_spark_the_twin_and_a_brute_force_agree(spark: SparkSession, tmp_path: Path) -> None:

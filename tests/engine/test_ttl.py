@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.delete_keys import CASES
+from tests.support.scale import cases
 from tests.support.ttl_cases import Batch, TtlCase, case, expected
 from tidemark.engine.read.frames import applied_sql, decode, fold, with_keys
 from tidemark.engine.state.resolve_sql import compact_rows, finish_rows
@@ -17,7 +18,7 @@ from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run
 from tidemark.tables.delta_tables import arrow_schema
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES_ON_SPARK = 12 * int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES_ON_SPARK = cases(12)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RAW = pa.schema(
     [

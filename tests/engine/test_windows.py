@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.scale import cases
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.window_cases import (
     KINDS,
@@ -29,7 +30,7 @@ from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.errors import StateOverflowError
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-CASES = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
+CASES = cases(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.connect.client.core import PlanObservedMetrics
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.metrics import ExecutionInfo
@@ -55,3 +57,18 @@ def test_what_the_write_reported_is_not_counted_again(
 
     monkeypatch.setattr(DataFrame, "count", counted)
     assert _write(spark, tmp_path).rows == 1000
+
+
+def test_the_short_rows_of_one_file_are_shared_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(300_000).select(F.xxhash64("id").alias("id"))
+    written = [
+        write_rows(some, ["id"], RunFolder(path=str(tmp_path / f"{n}.1")), 1, ["id"])
+        for n, some in enumerate((rows, spark.range(1), spark.range(1)))
+    ]
+    paths = [str(tmp_path / file.path) for run in written for file in run.files]
+    footer = pq.ParquetFile(paths[0]).metadata
+    assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [100_000] * 3
+    read = spark.read.schema("id BIGINT").parquet(*paths).groupBy(F.spark_partition_id()).count()
+    shares = [row["count"] for row in read.collect()]
+    assert sum(shares) == 300_002
+    assert max(shares) <= 200_002, f"one task reads {max(shares)} rows while the others wait"

@@ -83,7 +83,7 @@ def test_the_model_ends_where_the_disk_did(recording: Recording) -> None:
     assert {call.name for call in recording.calls} >= {"open", "write", "link", "rename", "unlink", "mkdir", "fsync"}
 
 
-def test_a_thousand_states_are_tried(chosen: list[State]) -> None:
+def test_there_are_a_thousand_states_to_try(chosen: list[State]) -> None:
     print(f"seed {SEED}: {len(chosen)} crash states, here in chunks {TRIED} of {CHUNKS}")
     assert len(chosen) >= ENOUGH
     assert {"paid", "completed", "sweep", "swept", "erase"} <= {state.last_told for state in chosen}

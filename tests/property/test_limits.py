@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.limit_cases import limit_case, outgrown
+from tests.support.scale import SCALE
 from tests.support.ttl_cases import Batch, TtlCase, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
@@ -23,7 +24,6 @@ from tidemark.testing.twin.fold import fold
 from tidemark.testing.twin.merge import compact_rows, refuse_overflow, resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 Rows = Sequence[Mapping[str, Any]]
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.scale import SCALE
 from tests.support.ttl_cases import EPOCH, Reading, TtlCase, case, expected, records
 from tidemark import Fold, KafkaSource, Pipeline, state
 from tidemark.errors import StateOverflowError
@@ -26,7 +27,6 @@ from tidemark.testing.twin.fold import fold
 from tidemark.testing.twin.merge import compact_rows, resolve_rows
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 Rows = Sequence[Mapping[str, Any]]
 
 

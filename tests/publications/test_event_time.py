@@ -12,6 +12,7 @@ from tests.publications.published_ward import NAME, SENSORS, PublishedWard
 from tests.publications.timed_wards import UIDS, TimedChangelogWard, TimedPostgresWard, TimedTopicWard, TimedWard
 from tests.support.postgres import INSTALL, programs
 from tests.support.prerequisites import needs
+from tests.support.scale import SCALE
 from tidemark import Retention
 from tidemark.coordinator.publications.publisher import StatePublisher
 from tidemark.coordinator.retention.root_set import collect_roots
@@ -19,7 +20,6 @@ from tidemark.operations import retention
 from tidemark.operations.publications import publishing
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 
 
 @pytest.fixture(

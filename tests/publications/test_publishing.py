@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from tests.publications.published_ward import NAME, SENSORS, UIDS, PublishedWard, read, rows_by
 from tests.support.disk_context import commands_over
 from tests.support.s3 import Bucket
+from tests.support.scale import SCALE
 from tidemark import Retention
 from tidemark.api import PipelineHistory
 from tidemark.coordinator.publications.publisher import StatePublisher
@@ -21,7 +22,6 @@ from tidemark.operations import retention, timelines
 from tidemark.operations.publications import publishing
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20261127"))
-SCALE = int(os.environ.get("TIDEMARK_TEST_SCALE", "1"))
 MIRROR = "sensors-mirror"
 
 

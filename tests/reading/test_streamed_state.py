@@ -42,9 +42,8 @@ def test_a_stream_has_the_rows_of_the_whole(at_once: int, context: Context, monk
     monkeypatch.setattr(state_reader, "ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(checkpoint_reader, "_TABLE_ROWS", 2)
     root, several = context.warehouse.root, 0
-    states = _states(context)[:: 1 if at_once > 3 else 2]
-    assert len(states) > 5
-    for number, uid in states:
+    assert len(_states(context)) > 10
+    for number, uid in _states(context):
         found = reads.get_checkpoint(context, PIPELINE, number)
         whole = read_checkpoint(root, found, uid)
         parts = list(stream_checkpoint(root, found, uid))

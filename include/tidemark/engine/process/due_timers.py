@@ -53,7 +53,7 @@ def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now
     if not rules.moves or rules.after_ms is None or schema.timers is None or not plan.handles[uid]:
         return DueKeys(rules=rules)
     name, since = schema.timers.name, rules.before_ms
-    # Only rows of timers have a time there, so no other column is read of the rest.
+    # Only rows of timers have a time there, a tombstone has none: the columns of their kind need not be read.
     due = f"`{name}` <= {SPARK.instant(rules.after_ms)}"
     due += "" if since is None else f" AND `{name}` > {SPARK.instant(since)}"
     with translate_spark_errors():
