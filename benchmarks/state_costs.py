@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ from pyspark.sql import SparkSession
 from benchmarks.facts import made_by
 from benchmarks.synthetic import NOW, Synthetic
 from tests.support.spark_warehouse import warehouse_of
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.engine.session.session import SparkSettings, open_session
-from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_ranges import resolved_by_ranges
 from tidemark.engine.state.resolve_sql import resolve_state
+from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.state.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
 from tidemark.readers.state_reader import range_reader, read_state
 from tidemark.testing.twin.memory import ManualClock
+from tidemark.transfer.level_files import merge_levels
 
 QUICK = os.environ.get("BENCH") == "quick"
 KEYS = 500_000 if QUICK else 8_000_000
@@ -105,9 +108,8 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     def log(step: str, moment: str) -> None:
         sys.stderr.write(f"{time.perf_counter():.2f} {step} {moment}\n")
 
-    compactor = Compactor(
-        session=lambda: spark,
-        warehouse=str(state.root),
+    compactor = StateCompactor(
+        merge=partial(merge_levels, str(state.root), footers=written_run),
         tables=state.tables,
         clock=ManualClock(),
         write_ids=lambda: next(ids),

@@ -29,7 +29,7 @@ from tidemark.engine.read import batch_stats as tally
 from tidemark.engine.read.frames import decode, fold
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.read.source import KafkaOptions, read_ranges
-from tidemark.engine.write.parquet_writer import Observed, RunFolder, bounded_columns, write_rows
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, write_rows
 from tidemark.model.core.ttl import Now
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
@@ -152,7 +152,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     schema = plan.schemas["totals"]
     now = Now(event_time_ms=None, logical_time_ms=plan.logical_time_ms)
     run = fold(held, schema, plan, now)
-    bounded = bounded_columns(schema)
+    bounded = schema.bounded_columns
     order = ["_key_group", *(key.name for key in schema.keys)]
     folders = (f"{home}/run-{n}" for n in range(1000))
     steps: dict[str, Callable[[], object]] = {

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from tests.support.kafka import Sent, Topics
 from tests.support.key_group_ranges import read_by_ranges
 from tests.support.readings import pipeline, plan_of
-from tests.support.spark_warehouse import warehouse_of
+from tests.support.spark_warehouse import merge_both_ways, warehouse_of
 from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compute import SparkCompute
 from tidemark.engine.read.source import KafkaOptions
-from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.errors import FencedError
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -138,9 +138,8 @@ class KafkaSparkPipeline:
             table=f"{self.pipeline.name}/state/{uid}/t1-1",
             policy=policy or LevelPolicy(space=math.inf, **options),
         )
-        compactor = Compactor(
-            session=lambda: self.spark,
-            warehouse=str(self.root),
+        compactor = StateCompactor(
+            merge=merge_both_ways(self.spark, self.root),
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),

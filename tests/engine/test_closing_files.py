@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.spark_warehouse import merge_both_ways
 from tests.support.window_cases import Rules, Sent, pipeline, record
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.engine.fold import closings
 from tidemark.engine.read.frames import fold
-from tidemark.engine.state.level_merge import CompactionTask, Compactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.schema.operator_schema import OperatorSchema
@@ -104,9 +105,8 @@ def compacted(line: SparkPipeline, made: Checkpoint) -> CompactionRecord:
         table=made.plan.tables["sold"],
         policy=LevelPolicy(runs=2),
     )
-    compactor = Compactor(
-        session=lambda: line.spark,
-        warehouse=str(line.root),
+    compactor = StateCompactor(
+        merge=merge_both_ways(line.spark, line.root),
         tables=line.tables,
         clock=line.clock,
         write_ids=lambda: "w",

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.evolving_pipelines import PipelineHistory, encoded
 from tests.support.spark import SparkPipeline
-from tidemark.engine.state.level_merge import CompactionTask, Compactor
+from tests.support.spark_warehouse import merge_both_ways
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import LevelPolicy
@@ -25,9 +26,8 @@ CHECKPOINTS = 4
 
 def _compact(world: SparkPipeline, found: Checkpoint, uid: str, ratio: int) -> CompactionRecord | None:
     put = world.coordinator.objects.put
-    compactor = Compactor(
-        session=lambda: world.spark,
-        warehouse=str(world.root),
+    compactor = StateCompactor(
+        merge=merge_both_ways(world.spark, world.root),
         tables=world.tables,
         clock=world.clock,
         write_ids=world.ids,

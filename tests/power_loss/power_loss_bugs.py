@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from tests.support.memory import Unfenced
 from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
+from tidemark.coordinator.checkpoints.state_compactor import StateCompactor
 from tidemark.model.checkpoint.commits import CommitRequest, Committed
 from tidemark.model.checkpoint.segments import LOG, Segment
 from tidemark.storage import local_store
@@ -19,6 +20,7 @@ from tidemark.tables import log_repair as delta_mending
 from tidemark.tables import row_files
 from tidemark.tables.delta_reader import HINT, open_table
 from tidemark.tables.local_table_files import LocalTableFiles
+from tidemark.transfer import level_files
 
 Planted = Callable[[], AbstractContextManager[None]]
 
@@ -82,7 +84,7 @@ def _written_and_trusted(files: LocalTableFiles, table: str, version: int) -> No
         open_table(Path(files.warehouse, table), version).create_checkpoint()
 
 
-def _committed_only(compactor: RowCompactor, request: CommitRequest, folder: str) -> Committed:
+def _committed_only(compactor: RowCompactor | StateCompactor, request: CommitRequest, folder: str) -> Committed:
     return compactor.tables.commit(request, Unfenced())
 
 
@@ -106,6 +108,9 @@ PLANTED: Mapping[str, Planted] = {
     # Before the record of a compaction.
     "rows: nothing of a compaction is fsynced": _both(
         _with(RowCompactor, "_commit", _committed_only), _without_fsync(row_files, lambda p: True)
+    ),
+    "state: nothing of a compaction is fsynced": _both(
+        _with(StateCompactor, "_commit", _committed_only), _without_fsync(level_files, lambda p: True)
     ),
     # Before an object counts as put.
     "store: an object is not fsynced": _with(os, "fsync", lambda handle: None),

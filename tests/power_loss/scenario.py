@@ -11,29 +11,26 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
-
 from tests.power_loss.power_loss_bugs import PLANTED
 from tests.support.crashes import Killed
-from tests.support.disk import read_rows, write_file
 from tests.support.retention import ASK, ONE_FOLD, DiskRetentionPipeline
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.checkpoints.loop import CheckpointLoop
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.declare.retention import Retention
-from tidemark.engine.state.level_merge import CompactionTask, Compactor
-from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
+from tidemark.engine.write.parquet_writer import written_run
+from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.retention import deletion
-from tidemark.model.schema.operator_schema import run_columns
-from tidemark.model.state.compaction import Compaction, LevelPolicy
+from tidemark.model.state.compaction import LevelPolicy
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.tables import delta_tables as delta_log
-from tidemark.tables.delta_tables import arrow_schema
-from tidemark.testing.twin.merge import compact_rows
+from tidemark.transfer.level_files import merge_levels
 
 TOLD = "told"
 """The file beside the warehouse with what was reported."""
@@ -49,18 +46,6 @@ def short_logs() -> Iterator[None]:
     settings = {**delta_log.CONFIGURATION, "delta.checkpointInterval": str(INTERVAL)}
     with patch.object(delta_log, "CONFIGURATION", settings), patch.object(deletion, "INTERVAL", INTERVAL):
         yield
-
-
-class DiskCompactor(Compactor):
-    """The product's order of steps; only the rows are merged without Spark."""
-
-    def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
-        found = [read_rows(self.warehouse, g.segment, f) for g in wanted.merged for f in g.files]
-        stored = pa.concat_tables(found).to_pylist()
-        rows = compact_rows(task.schema, stored, task.now, deepest=wanted.is_deepest)
-        rows.sort(key=lambda r: (r["_key_group"], r["account"]))
-        held = pa.Table.from_pylist(rows, schema=arrow_schema(run_columns(task.schema)))
-        return WrittenRun(rows=len(rows), files=(write_file(self.warehouse, folder, held),))
 
 
 class PowerLossPipeline(DiskRetentionPipeline):
@@ -112,10 +97,8 @@ class PowerLossPipeline(DiskRetentionPipeline):
             revision=newest.revision,
         )
         objects: Any = self.coordinator.objects
-        no_session: Any = None
-        made = DiskCompactor(
-            session=no_session,
-            warehouse=str(self.root),
+        made = StateCompactor(
+            merge=partial(merge_levels, str(self.root), footers=written_run),
             tables=self.tables,
             clock=self.clock,
             write_ids=self._id,

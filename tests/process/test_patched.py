@@ -14,7 +14,7 @@ from tests.support.visits import PIPELINE, visits
 from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
-from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.readers.state_reader import read_state
@@ -87,7 +87,7 @@ def _patched(
         with patch_rows(str(twin.root), given[uid]) as made:
             files = made.write(ParquetFolder(twin.root), folder, number)
         rows = sum(f.rows or 0 for f in files)
-        return written_run(str(twin.root / folder), rows, bounded_columns(given[uid].schema))
+        return written_run(str(twin.root / folder), rows, given[uid].schema.bounded_columns)
 
     def in_memory(uid: str, folder: str, number: int) -> WrittenRun:
         with patch_rows(str(twin.root), given[uid]) as made:

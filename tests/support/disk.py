@@ -23,7 +23,7 @@ from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.schema_book import StoredBook, StoredSchemas
 from tidemark.coordinator.records.timelines import Erasures
 from tidemark.declare.pipeline import Pipeline
-from tidemark.engine.write.parquet_writer import bounded_columns, stats_of, written_run
+from tidemark.engine.write.parquet_writer import stats_of, written_run
 from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed, WrittenRun
@@ -97,7 +97,7 @@ class ParquetFiles:
         columns = run_columns(self.schemas[uid]) if is_state else DEAD_LETTER_COLUMNS
         columns = self.sinks.get(folder.rpartition("/")[0].rpartition("/")[0], columns)
         made = pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
-        bounded = bounded_columns(self.schemas[uid]) if is_state else ()
+        bounded = self.schemas[uid].bounded_columns if is_state else ()
         file = write_file(self.root, folder, made, row_group=64, bounded=bounded)
         self.files[f"{folder.rpartition('/')[0]}/{file.path}"] = rows
         return WrittenRun(rows=len(rows), files=(file,))
@@ -226,7 +226,7 @@ class DiskPipeline:
         return CommitRequest(
             table=base,
             parent=wanted.parent(base),
-            files=(write_file(self.warehouse, f"{base}/{job}", held, 64, bounded_columns(schema)),),
+            files=(write_file(self.warehouse, f"{base}/{job}", held, 64, schema.bounded_columns),),
             rows=len(rows),
             level=wanted.level,
             checkpoint=wanted.through,

@@ -32,7 +32,7 @@ from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recrea
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import bounded_columns, files_for, paths_of, write_rows
+from tidemark.engine.write.parquet_writer import files_for, paths_of, write_rows
 from tidemark.formats.envelope import has_headers
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -430,7 +430,7 @@ class SparkBatch:
         files, target = files_for(at_most, self._plan.handles[uid]), self._compute.warehouse.folder(folder)
         if (passed := self._passed(uid)) is not None:
             target = passed.replaced_in(target)
-        return write_rows(run, order, target, files, bounded_columns(schema))
+        return write_rows(run, order, target, files, schema.bounded_columns)
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""

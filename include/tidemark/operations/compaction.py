@@ -1,7 +1,6 @@
 """Compacts the runs of the newest checkpoint into `base` while checkpoints continue; describes the levels."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,15 +9,16 @@ from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
 from tidemark.coordinator.checkpoints.jobs import refuse_doomed
 from tidemark.coordinator.checkpoints.row_compactor import RowCompactor
+from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, StoreError
-from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.row_tables import row_tables
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.core.names import operator_of
-from tidemark.model.state.compaction import Group, LevelPolicy, groups_of
+from tidemark.model.state.compaction import Group, LevelMerge, LevelPolicy, groups_of
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.operations.reads import schema_of
 from tidemark.ports import PutOutcome, StepListener
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from tidemark.answers.checkpoint_details import AdoptedCompaction, RowsPerFile, StateLayers
 
 
+_IN_PROCESS = 16 * 2**30
+"""Bytes of files that this process merges itself, some 30 MB of them per second and processor; Spark merges more."""
+
+
 def compact(
     context: Context, name: str, uid: str | None = None, *, full: bool = False, listener: StepListener = ignore_step
 ) -> list[CompactionRecord]:
     """Compacts the tables that are due in the live timeline's newest checkpoint; the next plan adopts the records.
 
-    These are the runs of the state, and the files of sinks and dead letters. Starts no Spark session if no state is
-    due. Holds no lock: checkpoints continue in the meantime.
+    These are the runs of the state, and the files of sinks and dead letters. Holds no lock: checkpoints continue in the
+    meantime. Spark is needed only where it has to merge the state.
 
     Args:
         context: of this process.
@@ -50,7 +54,7 @@ def compact(
     if newest is None:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
     uids = list(newest.plan.schemas) if uid is None else [schema_of(newest, uid).uid]
-    # Rows first: they need no Spark, which may be away.
+    # Rows first: they never need Spark, which may be away.
     compactor, policy = _row_compactor(context, name, listener), RowPolicy.everything() if full else RowPolicy()
     tables = [t for t in row_tables(newest) if operator_of(t.uid, newest.plan.schemas) in uids]
     rows = [compactor.compact(newest, table, policy) for table in tables]
@@ -89,9 +93,6 @@ def _row_compactor(context: Context, name: str, listener: StepListener) -> RowCo
 def _compact(
     context: Context, name: str, newest: Checkpoint, uid: str, full: bool, listener: StepListener
 ) -> CompactionRecord | None:
-    from tidemark.engine.state.level_merge import CompactionTask, Compactor
-    from tidemark.storage.local_store import spark_root
-
     coordinator = context.coordinator(name)
     task = CompactionTask(
         pipeline=name,
@@ -104,20 +105,29 @@ def _compact(
         policy=LevelPolicy.everything() if full else LevelPolicy(),
         revision=newest.revision,
     )
-    owner, rows = f"{name}/compaction/{random_id()}", task.handle.rows
-    with ExitStack() as opened:
-        compactor = Compactor(
-            session=lambda: opened.enter_context(context.session(owner, 1, rows)),
-            warehouse=spark_root(context.warehouse.root),
-            arrow=context.warehouse.arrow,
-            tables=context.tables,
-            clock=context.clock,
-            write_ids=random_id,
-            listener=both_listeners(listener, context.listener),
-            put_job=partial(_put_job, coordinator),
-            put_record=coordinator.objects.put,
-        )
-        return compactor.compact(task)
+    compactor = StateCompactor(
+        merge=partial(_merge, context, name),
+        tables=context.tables,
+        clock=context.clock,
+        write_ids=random_id,
+        listener=both_listeners(listener, context.listener),
+        put_job=partial(_put_job, coordinator),
+        put_record=coordinator.objects.put,
+    )
+    return compactor.compact(task)
+
+
+def _merge(context: Context, name: str, merge: LevelMerge) -> WrittenRun:
+    """Merges levels in this process; with Spark, if only it can, or if there is so much that a cluster is faster."""
+    if merge.schema.is_portable and merge.bytes <= _IN_PROCESS:
+        from tidemark.engine.write.parquet_writer import written_run
+        from tidemark.transfer.level_files import merge_levels
+
+        return merge_levels(context.warehouse.root, merge, written_run)
+    from tidemark.engine.state.resolve_sql import merge_levels as merge_with_spark
+
+    with context.session(f"{name}/compaction/{random_id()}", 1, merge.rows) as session:
+        return merge_with_spark(context.warehouse_of(session), merge)
 
 
 def describe_layers(context: Context, found: Checkpoint, uid: str) -> "StateLayers":

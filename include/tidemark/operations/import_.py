@@ -196,7 +196,7 @@ def _import_segment(
     context: Context, importer: Importer, folder: "ExportFolder", wanted: Importing, imported: SegmentImport
 ) -> None:
     """Copies an operator's rows to a table of their own."""
-    from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+    from tidemark.engine.write.parquet_writer import written_run
     from tidemark.storage.local_store import stage_folder
 
     state = wanted.export.states[imported.uid]
@@ -204,7 +204,7 @@ def _import_segment(
     def write(place: str) -> WrittenRun:
         with stage_folder(context.warehouse.root, place) as there:
             folder.copy(state.stored, there)
-            return written_run(str(there), state.rows, bounded_columns(state.schema))
+            return written_run(str(there), state.rows, state.schema.bounded_columns)
 
     made = SegmentImporter(coordinator=importer.coordinator, tables=context.tables).import_segment(imported, write)
     if StateHandle((made,)) != wanted.handles(imported.number)[imported.uid]:

@@ -188,11 +188,11 @@ def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
 
 
 def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
-    from tidemark.engine.write.parquet_writer import bounded_columns, written_run
+    from tidemark.engine.write.parquet_writer import written_run
     from tidemark.storage.local_store import stage_folder
     from tidemark.storage.parquet_folder import ParquetFolder
 
-    bounded = bounded_columns(prepared.given[uid].schema)
+    bounded = prepared.given[uid].schema.bounded_columns
     try:
         with stage_folder(context.warehouse.root, folder) as there:
             made = prepared.rows[uid].write(ParquetFolder(there.parent), there.name, number)

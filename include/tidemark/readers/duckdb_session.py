@@ -80,14 +80,14 @@ def open_query_runner() -> Iterator[QueryRunner]:
         yield ask
 
 
-def stream_batches(rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a query in these columns, a batch at a time, while DuckDB continues.
+def stream_batches(rows: duckdb.DuckDBPyRelation, schema: pa.Schema, size: int = _BATCH) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a query in these columns, a batch of about `size` rows at a time, while DuckDB continues.
 
     Raises:
         duckdb.Error: as for any query; errors of DuckDB between two batches arrive from Arrow as OSError.
     """
     try:
-        for batch in rows.to_arrow_reader(_BATCH):
+        for batch in rows.to_arrow_reader(size):
             yield batch.cast(schema)
     except OSError as error:
         kind = duckdb.OutOfRangeException if str(error).startswith("Out of Range") else duckdb.Error

@@ -67,9 +67,9 @@ def read_state(
     if not groups:
         return empty_state(schema)
     if key is None and is_top_light(schema, groups):
-        below, newer = (_relation(warehouse, schema, part) for part in (groups[:1], groups[1:]))
+        below, newer = (relation_of(warehouse, schema, part) for part in (groups[:1], groups[1:]))
         return _split(schema, now, below, newer)
-    return resolve(schema, now, _relation(warehouse, schema, groups), key)
+    return resolve(schema, now, relation_of(warehouse, schema, groups), key)
 
 
 def empty_state(schema: OperatorSchema) -> pa.Table:
@@ -119,10 +119,11 @@ def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) ->
         StoreError: a version or a file of the handle is missing.
     """
     groups = groups_of(handle, lambda segment: _files_of(warehouse, segment))
-    return _relation(warehouse, schema, groups) if groups else None
+    return relation_of(warehouse, schema, groups) if groups else None
 
 
-def _relation(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
+def relation_of(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]) -> Relation:
+    """Returns the rows of groups in the columns of a schema, unread."""
     paths: dict[str, list[WarehousePath]] = {}
     for group in groups:
         table = group.segment.path if schema.layout(group.segment.path) is not None else ""
@@ -304,7 +305,7 @@ def _read_ranges(
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
     with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
-        relations = [_relation(root, schema, part) for part in parts]
+        relations = [relation_of(root, schema, part) for part in parts]
         with open_connection([path for rows in relations for path in rows.files], mode.config) as connection:
             for key_groups in ranges:
                 within = [replace(rows, key_groups=key_groups) for rows in relations]

@@ -352,9 +352,8 @@ def _texts(stored: str) -> dict[str, str]:
     schema = OperatorSchema.from_json(json.loads(stored))
     if not schema.keeps_state:
         return {}
-    spark_only = any(f.aggregate is not None and f.aggregate.spark_only for f in schema.fields)
     made: dict[str, str] = {}
-    for dialect in (SPARK,) if spark_only else (DUCKDB, SPARK):
+    for dialect in (DUCKDB, SPARK) if schema.is_portable else (SPARK,):
         made[dialect.name] = _whole(schema, dialect)
         for older in schema.older:
             text = mapped_sql(schema, f"{older.folder}/runs", "segment", dialect)

@@ -1,7 +1,7 @@
 """Durable, hashed Parquet and text files in a private folder, and a folder that appears as a whole."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,10 @@ from tidemark.model.retention.export_manifest import ExportedFile
 from tidemark.storage.local_store import fsync, hash_of
 
 ROWS_PER_FILE = 2_000_000
-_ROW_GROUP = 100_000
+ROW_GROUP = 100_000
 _COMPRESSION = "zstd"
+_DICTIONARY = 2**17
+"""Bytes of a dictionary: keys are nearly all different, and as plain text they compress better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class ParquetFolder:
 
     def files(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> list[ExportedFile]:
         """Writes rows, in order, to a folder with as many files as needed, at least one."""
-        batches, made = _sized(rows, schema), list[ExportedFile]()
+        batches, made = row_groups(rows, schema), list[ExportedFile]()
         batch = next(batches, None)
         while batch is not None or not made:
             path, written = f"{name}/part-{len(made):05d}.parquet", 0
@@ -47,7 +49,7 @@ class ParquetFolder:
         """Writes rows, in order, to one file."""
         written = 0
         with self._opened(f"{name}.parquet", schema) as writer:
-            for batch in _sized(rows, schema):
+            for batch in row_groups(rows, schema):
                 writer.write_table(batch)
                 written += batch.num_rows
         return self._describe_file(f"{name}.parquet", written)
@@ -94,13 +96,27 @@ def create_atomically(target: Path, aside: str) -> Iterator[Path]:
     fsync(target.parent)
 
 
-def _sized(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yields tables with the declared types, of about a row group each, because DuckDB's own batches may be small."""
-    held: list[pa.Table] = []
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yields rows with the declared types, in tables of a row group each: DuckDB's own batches may be small."""
+    held, rows = list[pa.Table](), 0
     for batch in batches:
         held.append(pa.Table.from_batches([batch]).cast(schema))
-        if sum(t.num_rows for t in held) >= _ROW_GROUP:
-            yield pa.concat_tables(held)
-            held = []
-    if sum(t.num_rows for t in held):
+        rows += batch.num_rows
+        while rows >= ROW_GROUP:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, ROW_GROUP)
+            held, rows = [whole.slice(ROW_GROUP)], rows - ROW_GROUP
+    if rows:
         yield pa.concat_tables(held)
+
+
+def open_rows_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Opens a file of a table for rows: microseconds as Spark writes and reads them, checksums, small dictionaries."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=_COMPRESSION,
+        write_page_checksum=True,
+        coerce_timestamps="us",
+        dictionary_pagesize_limit=_DICTIONARY,
+    )

@@ -19,6 +19,7 @@ from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base
 from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH
 from tidemark.ports import LiveFile, WrittenRun
 from tidemark.storage.local_store import Root, arrow_place, fsync, join_path, stage_folder
+from tidemark.storage.parquet_folder import open_rows_writer
 from tidemark.tables.delta_reader import segment_files, unusable_table
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.key_rewriter import Footers, translate_library_errors
@@ -200,14 +201,7 @@ def _next(writer: Any, schema: pa.Schema, target: Path) -> pq.ParquetWriter:
     if writer is not None:
         writer.close()
     number = len(list(target.glob("*.parquet")))
-    # Microseconds, as Spark writes and reads them.
-    return pq.ParquetWriter(
-        target / f"part-{number:05d}.parquet",
-        schema,
-        compression="zstd",
-        write_page_checksum=True,
-        coerce_timestamps="us",
-    )
+    return open_rows_writer(target / f"part-{number:05d}.parquet", schema)
 
 
 def _mapped(what: str) -> AbstractContextManager[None]:

@@ -6,7 +6,10 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
+from tidemark.engine.write.parquet_writer import write_rows
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base, is_first_form
 from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH, ROW_ID, SinkTable
@@ -16,7 +19,7 @@ from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.closed_files import open_groups
-from tidemark.model.state.compaction import Group, is_top_light
+from tidemark.model.state.compaction import Group, LevelMerge, is_top_light
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
 from tidemark.sql.type_conversion import converted_sql
@@ -105,6 +108,21 @@ def compact_rows(
 ) -> DataFrame:
     """Returns the rows that a compaction writes."""
     return session.sql(compacted_sql(schema, "{rows}", now, deepest=deepest, dialect=SPARK), rows=rows)
+
+
+def merge_levels(warehouse: SparkWarehouse, merge: LevelMerge) -> WrittenRun:
+    """Writes the rows of a compaction with Spark's SQL.
+
+    Raises:
+        StateOverflowError: merged state does not fit; the message names the key.
+        StoreError, EngineError: Spark cannot read or write them.
+    """
+    schema = merge.schema
+    with translate_spark_errors():
+        rows = warehouse.rows_of(schema, merge.groups)
+        shaped = compact_rows(warehouse.session, rows, schema, merge.now, deepest=merge.deepest)
+        order = ["_key_group", *(k.name for k in schema.keys)]
+        return write_rows(shaped, order, warehouse.folder(merge.folder), merge.files, schema.bounded_columns)
 
 
 def finish_rows(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:

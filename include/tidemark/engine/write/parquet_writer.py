@@ -16,7 +16,6 @@ from pyarrow import fs
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import WrittenFile
 
 if TYPE_CHECKING:
@@ -82,11 +81,6 @@ def discard_run(folder: RunFolder) -> None:
         system.delete_dir(path)
     except OSError as error:
         raise _unreadable(path, str(error)) from error
-
-
-def bounded_columns(schema: OperatorSchema) -> tuple[str, ...]:
-    """Returns the columns of a run that get a minimum and maximum in the log: the keys and the key group."""
-    return (*(k.name for k in schema.keys), "_key_group")
 
 
 def _read_footer(system: Any, info: Any, path: str, bounded: Iterable[str]) -> WrittenFile:

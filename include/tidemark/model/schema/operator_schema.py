@@ -321,6 +321,16 @@ class OperatorSchema:
         """Whether rows of a key merge in any order: a fold without rows that hide others and without a cut by ttl."""
         return self.kind == "fold" and not self.shadows and not any(f.is_cut for f in self.fields)
 
+    @property
+    def bounded_columns(self) -> tuple[str, ...]:
+        """The columns of a run that get a minimum and maximum in the log: the keys and the key group."""
+        return (*(k.name for k in self.keys), "_key_group")
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether engines other than Spark can merge the rows: no aggregate is declared `spark_only`."""
+        return not any(f.aggregate is not None and f.aggregate.spark_only for f in self.fields)
+
     def joined_by(self, paths: Iterable[str]) -> tuple[Join, ...]:
         """Returns the joins that the record paths go through."""
         return tuple(join for join in self.joins if any(join.leads(path) for path in paths))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from tidemark.model.checkpoint.segments import LiveFile, Segment, StateHandle
+from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema
 
 FilesOf = Callable[[Segment], Sequence[LiveFile]]
@@ -188,6 +189,37 @@ class Compaction:
             bytes=sum(f.file.size for g in groups for f in g.files),
             files=sum(len(g.files) for g in groups),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelMerge:
+    """The rows that a compaction writes, and where to.
+
+    Attributes:
+        schema: the stored schema.
+        groups: the groups to merge, oldest first, without files that nothing reads.
+        now: the clocks of the checkpoint that is compacted.
+        deepest: whether there are no older rows.
+        folder: the target, relative to the warehouse; no other process uses it.
+        files: number of files; fewer if there are fewer key groups.
+    """
+
+    schema: OperatorSchema
+    groups: tuple[Group, ...]
+    now: Now
+    deepest: bool
+    folder: str
+    files: int
+
+    @property
+    def rows(self) -> int:
+        """Stored rows to merge."""
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+        return sum(group.bytes for group in self.groups)
 
 
 def groups_of(handle: StateHandle, files_of: FilesOf) -> list[Group]:

@@ -1,4 +1,4 @@
-"""Compaction: merges levels of one completed checkpoint's handle into `base`.
+"""Compaction of states: merges levels of one completed checkpoint's handle into `base` (adr/0008).
 
 It may run during later checkpoints, be late, fail or be killed: only the next plan adopts its record, and until then
 nothing refers to its files. The order is: job record, files, commit to `base`, fsync, compaction record.
@@ -8,12 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
-
-from tidemark.engine.session.spark_errors import translate_spark_errors
-from tidemark.engine.state.resolve_sql import compact_rows
-from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import ArrowSystem, bounded_columns, this_machine, write_rows
 from tidemark.model.checkpoint.commits import CommitRequest, Committed
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.object_keys import compaction_key, job_key
@@ -22,7 +16,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.closed_files import closed_groups, open_groups
-from tidemark.model.state.compaction import Compaction, Group, LevelPolicy, due, groups_of
+from tidemark.model.state.compaction import Compaction, LevelMerge, LevelPolicy, due, groups_of
 from tidemark.ports import Clock, PutOutcome, StateTables, StepListener, WriteIds
 
 T = TypeVar("T")
@@ -66,12 +60,11 @@ class CompactionTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compactor:
+class StateCompactor:
     """Compacts operators that are due.
 
     Attributes:
-        session: opens a Spark session; called only if something is due.
-        warehouse: root of all tables, as Spark names it.
+        merge: writes the merged rows, durably; called only if something is due.
         tables: commits to tables.
         clock: stamps the job record.
         write_ids: names the job and the commit.
@@ -79,18 +72,15 @@ class Compactor:
             of the table and the commit, `commit.compact`.
         put_job: puts a job record under a key.
         put_record: puts a compaction record under a key.
-        arrow: the file system of the warehouse.
     """
 
-    session: Callable[[], SparkSession]
-    warehouse: str
+    merge: Callable[[LevelMerge], WrittenRun]
     tables: StateTables
     clock: Clock
     write_ids: WriteIds
     listener: StepListener
     put_job: Callable[[str, JobRecord], PutOutcome]
     put_record: Callable[[str, CompactionRecord], PutOutcome]
-    arrow: ArrowSystem = this_machine
 
     def compact(self, task: CompactionTask) -> CompactionRecord | None:
         """Compacts one operator; returns None if nothing is due.
@@ -109,7 +99,7 @@ class Compactor:
         job = f"{task.schema.uid}.{task.checkpoint}.{write_id}"
         self._step("job", lambda: self.put_job(job_key(job), self._job(task, job, write_id)))
         folder = f"{task.base}/{job}"
-        run = self._step("files", lambda: self._write(task, wanted, folder))
+        run = self._step("files", lambda: self.merge(_merge_of(task, wanted, folder)))
         request = _request(task, wanted, run, job, write_id)
         done = self._step("commit", lambda: self._commit(request, folder))
         record = CompactionRecord(
@@ -138,22 +128,6 @@ class Compactor:
             revision=task.revision,
         )
 
-    def _write(self, task: CompactionTask, wanted: Compaction, folder: str) -> WrittenRun:
-        session = self.session()
-        with translate_spark_errors():
-            here = SparkWarehouse(session=session, root=self.warehouse, files_of=self.tables.files_of, arrow=self.arrow)
-            rows = here.rows_of(task.schema, self._open(task, wanted))
-            shaped = compact_rows(session, rows, task.schema, task.now, deepest=wanted.is_deepest)
-            order = ["_key_group", *(k.name for k in task.schema.keys)]
-            files = task.policy.files_for(wanted.merged)
-            bounded = bounded_columns(task.schema)
-            return write_rows(shaped, order, here.folder(folder), files, bounded)
-
-    def _open(self, task: CompactionTask, wanted: Compaction) -> list[Group]:
-        """The groups to merge, without files whose windows have closed. The others decide that, too, if rows merge."""
-        still = open_groups(task.schema, (*wanted.kept, *wanted.merged), task.frontier)
-        return [group for group in still if group.checkpoint > wanted.cut]
-
     def _commit(self, request: CommitRequest, folder: str) -> Committed:
         done = self.tables.commit(request, _NoFence(self.listener))
         self.tables.make_durable([done.commit], [folder])
@@ -176,6 +150,19 @@ class _NoFence:
         """Never raises."""
         self.listener("commit.compact", "before")
         self.listener("commit.compact", "after")
+
+
+def _merge_of(task: CompactionTask, wanted: Compaction, folder: str) -> LevelMerge:
+    # Files whose windows have closed are not read. The groups that are kept decide that, too, if rows of them merge.
+    still = open_groups(task.schema, (*wanted.kept, *wanted.merged), task.frontier)
+    return LevelMerge(
+        schema=task.schema,
+        groups=tuple(group for group in still if group.checkpoint > wanted.cut),
+        now=task.now,
+        deepest=wanted.is_deepest,
+        folder=folder,
+        files=task.policy.files_for(wanted.merged),
+    )
 
 
 def _request(task: CompactionTask, wanted: Compaction, run: WrittenRun, job: str, write_id: str) -> CommitRequest:
