@@ -22,6 +22,7 @@ from tests.support.readings import plan_of
 from tests.support.spark_warehouse import warehouse_of
 from tidemark import KafkaSource, Pipeline, Process, state
 from tidemark.engine.process.process_operator import ProcessTask, run_process
+from tidemark.engine.read.frames import NO_PATH
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.processing.shapes import record_shape
 from tidemark.settings import load_settings
@@ -93,7 +94,7 @@ def _measured(address: str) -> Iterator[float]:
     pipeline = Pipeline(name="rate", source=KafkaSource("flights", Flight), operators=[operator])
     record = f"'tail', concat('N', id % {RECORDS // PER_KEY}), 'miles', id % 5000, 'delay', CAST(id AS DOUBLE)"
     records = spark.range(RECORDS).selectExpr(
-        *("'flights' AS topic", "CAST(id % 4 AS INT) AS `partition`", "id AS `offset`", "0L AS _n"),
+        *("'flights' AS topic", "CAST(id % 4 AS INT) AS `partition`", "id AS `offset`", f"{NO_PATH} AS _path"),
         *("timestamp_millis(id) AS timestamp", "timestamp_millis(id) AS event_time"),
         f"named_struct({record}) AS record",
         *("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value"),

@@ -23,6 +23,7 @@ from tidemark.environment import (
     Observers,
     SystemClock,
     WarehouseLocation,
+    driver_conf,
     find_pipeline,
     lazy_proxy,
     random_id,
@@ -198,15 +199,12 @@ class Context:
         """The Spark settings of the engine."""
         from tidemark.engine.session.session import SparkSettings
 
-        driver = {"spark.driver.memory": self.settings.spark_driver_memory}
-        if self.settings.spark_java_options:
-            driver["spark.driver.extraJavaOptions"] = self.settings.spark_java_options
         return SparkSettings(
             master=self.settings.spark_address,
             jars=self.settings.jar_folder / "spark",
             s3_jars=None if self.warehouse.bucket is None else self.settings.jar_folder / "s3",
             parallelism=self.settings.spark_parallelism,
-            conf=driver,
+            conf=driver_conf(self.settings),
             session_conf=self.warehouse.spark_conf,
         )
 
@@ -232,10 +230,12 @@ class Context:
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
         """Returns the warehouse as a Spark session sees it."""
         from tidemark.engine.state.state_files import SparkWarehouse
+        from tidemark.readers.state_reader import worker_reader
         from tidemark.storage.local_store import spark_root
 
-        root, files_of = spark_root(self.warehouse.root), self.tables.files_of
-        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=self.warehouse.arrow)
+        location, files_of = self.warehouse, self.tables.files_of
+        root, arrow, reader = spark_root(location.root), location.arrow, worker_reader(location.root)
+        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=arrow, worker_reader=reader)
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""

@@ -228,6 +228,12 @@ class WarehouseLocation:
         return {} if self.bucket is None else self.bucket.access.spark_conf()
 
 
+def driver_conf(settings: Settings) -> dict[str, str]:
+    """Returns Spark's options for a driver that this process starts."""
+    made = {"spark.driver.memory": settings.spark_driver_memory}
+    return made | ({"spark.driver.extraJavaOptions": o} if (o := settings.spark_java_options) else {})
+
+
 def open_bucket_folder(settings: Settings, url: S3Url) -> "S3Folder":
     """Opens a folder of a bucket without contacting the store; the caller closes it.
 

@@ -46,7 +46,7 @@ STANDS_ON: dict[str, str] = {
     "settings": "model.checkpoint deadlines embedded_services",
     "telemetry": "kafka settings",
     "environment": "settings storage telemetry",
-    "context": "coordinator.checkpoints engine kafka tables environment",
+    "context": "coordinator.checkpoints engine kafka readers environment",
     "glance": "context",
     "operations": "answers glance coordinator.retention coordinator.publications transfer publications",
     "reading": "operations",

@@ -162,6 +162,7 @@ class SparkPipeline(TwinPipeline):
     spark: Any = None
     root: Path = Path()
     numbers: Any = field(default_factory=count)
+    turns: Any = field(default_factory=count)
     parallelism: int = 2
 
     def __post_init__(self) -> None:
@@ -188,7 +189,8 @@ class SparkPipeline(TwinPipeline):
         return FrameCompute(
             spark=self.spark,
             pipeline=self.pipeline,
-            warehouse=warehouse_of(self.spark, self.root),
+            # Both ways to find stored rows take turns, and must agree with the twin.
+            warehouse=warehouse_of(self.spark, self.root, by_workers=next(self.turns) % 2 == 0),
             log=self.log,
             blocked=self.blocked,
         )

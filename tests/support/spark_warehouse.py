@@ -1,6 +1,7 @@
 """The warehouse of a test, for its Spark session."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,16 +14,21 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.state.compaction import LevelMerge
+from tidemark.readers.state_reader import key_reader
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
 from tidemark.transfer.export_folder import stored_order
 from tidemark.transfer.level_files import merge_levels
 
 
-def warehouse_of(spark: SparkSession, root: Path) -> SparkWarehouse:
-    """The warehouse in a folder, which finds its files through the Delta logs."""
+def warehouse_of(spark: SparkSession, root: Path, *, by_workers: bool = True) -> SparkWarehouse:
+    """The warehouse in a folder, which finds its files through the Delta logs.
+
+    Stored rows of a process are looked up by workers, or by joins of Spark's.
+    """
     tables = DeltaTables(warehouse=str(root), clock=ManualClock())
-    return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of)
+    reader = partial(key_reader, str(root)) if by_workers else None
+    return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of, worker_reader=reader)
 
 
 def merge_both_ways(spark: SparkSession, root: Path) -> Callable[[LevelMerge], WrittenRun]:

@@ -151,7 +151,9 @@ class SparkBatch:
         self._broadcast = BroadcastStates(
             warehouse=compute.warehouse, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
-        self.counts = intake.tally.counts(compute.pipeline, plan) | _of_tables(compute.pipeline, copies)
+        # Of a copied table, the rows of the run count, including tombstones.
+        copied = {t: UidCounts(applied=len(copies.get(t, ())), dead_lettered=0) for t in compute.pipeline.tables}
+        self.counts = intake.tally.counts(compute.pipeline, plan) | copied
         self.uids = compute.pipeline.uids
         self._processed: dict[str, ProcessFrame | ClosedWindows] = {}
         self._failing: dict[str, ProcessFrame] = {}
@@ -171,7 +173,7 @@ class SparkBatch:
         if isinstance(operator, Fold | IntervalJoin) and operator.window is not None:
             self._processed[uid] = self._close(operator)
             self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
-        if isinstance(operator, Process | FlatMap) and (self.counts[uid].applied or self._find_due(uid)):
+        if isinstance(operator, Process | FlatMap) and (self.counts[uid].applied or self._may_fire(uid)):
             done = self._run_function(operator)
             self._processed[uid] = self._failing[uid] = done
             self.counts[uid] = self.counts[uid].after(
@@ -191,7 +193,6 @@ class SparkBatch:
             applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
             again = self._letters_again[uid].blocked if uid in self._letters_again else ()
             return run_flat_map(operator, record, applied, [*self._blocked, *again])
-        self._find_due(uid)
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,
@@ -200,17 +201,21 @@ class SparkBatch:
             records=self._numbered(uid) if self.counts[uid].applied else None,
             applied=self.counts[uid].applied,
             broadcast=self._broadcast.values() if operator.takes_broadcast else {},
-            due=self._due.get(uid),
+            due=self._find_due(uid),
         )
         return run_process(task)
 
-    def _find_due(self, uid: str) -> bool:
-        """Looks for the keys whose timers fire, once; returns whether there are any."""
+    def _may_fire(self, uid: str) -> bool:
+        return (due := self._find_due(uid)) is not None and due.may_fire
+
+    def _find_due(self, uid: str) -> DueKeys | None:
+        """Looks for the keys whose timers fire, once."""
         if self._plan.schemas[uid].timers is None:
-            return False
+            return None
         if uid not in self._due:
-            self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now)
-        return self._due[uid].count > 0
+            applied = self.counts[uid].applied
+            self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now, applied)
+        return self._due[uid]
 
     def _close(self, operator: Fold | IntervalJoin) -> ClosedWindows:
         uid, applied = operator.uid, self.counts[operator.uid].applied
@@ -492,8 +497,3 @@ class SparkBatch:
 
     def _write(self, rows: DataFrame, order: Sequence[str], folder: str, files: int) -> WrittenRun:
         return write_rows(rows, order, self._compute.warehouse.folder(folder), files, order)
-
-
-def _of_tables(pipeline: Pipeline, copies: Mapping[str, Sequence[object]]) -> dict[str, UidCounts]:
-    """Counts the rows copied from tables: the rows of the run, including tombstones."""
-    return {uid: UidCounts(applied=len(copies.get(uid, ())), dead_lettered=0) for uid in pipeline.tables}

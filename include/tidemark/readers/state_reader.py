@@ -18,7 +18,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote
 from tidemark.model.portable_sql.dialects import DUCKDB
 from tidemark.model.schema.key_groups import KeyGroupRange, group_of, key_group_ranges
-from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
 from tidemark.ports import LiveFile
@@ -30,7 +30,7 @@ from tidemark.readers.duckdb_session import (
     stream_batches,
     translate_duckdb_errors,
 )
-from tidemark.sql.resolve import empty_columns, mapped_sql, resolving_sql, single_sql
+from tidemark.sql.resolve import compacted_sql, empty_columns, mapped_sql, resolving_sql, single_sql
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, WarehousePath, address_of, arrow_place, join_path, open_warehouse
 from tidemark.tables.delta_reader import segment_files, unusable_table
@@ -214,6 +214,56 @@ def range_reader(
     """
     resolving_sql(schema, '"_stored"', now)  # raises here if no worker can resolve it
     return partial(_read_range, address_of(warehouse), schema, _open_groups(warehouse, schema, handle, now), now)
+
+
+def worker_reader(
+    warehouse: Root,
+) -> Callable[[OperatorSchema, Sequence[Group], str], Callable[[KeyGroupRange, pa.Table], pa.Table]] | None:
+    """Returns `key_reader` of a folder; None for a bucket, for which workers have their own credentials, or none."""
+    return partial(key_reader, warehouse) if isinstance(warehouse, str) else None
+
+
+def key_reader(
+    warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], due: str
+) -> Callable[[KeyGroupRange, pa.Table], pa.Table]:
+    """Returns a function that looks up keys of a state, in this process or, pickled, in another one.
+
+    It takes a range of key groups and a table of keys of that range, and returns their newest stored rows, in
+    `run_columns`, without tombstones. It uses one thread and a bounded part of the memory.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        groups: the files to look in.
+        due: condition on stored rows, in DuckDB's SQL: the keys of the rows that meet it count as given; empty = none.
+
+    Raises:
+        StoreError: a file is missing; the returned function raises it.
+    """
+    return partial(_read_keys, address_of(warehouse), schema, tuple(groups), due)
+
+
+def _read_keys(
+    address: "str | S3Place",
+    schema: OperatorSchema,
+    groups: Sequence[Group],
+    due: str,
+    within: KeyGroupRange,
+    keys: pa.Table,
+) -> pa.Table:
+    names = ", ".join(quote(k.name) for k in schema.keys)
+    with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
+        relation = replace(relation_of(root, schema, groups), key_groups=within)
+        with open_connection(relation.files, WORKER) as connection:
+            connection.register("given", keys)
+            stored = relation.register(connection, "rows")
+            wanted = f"SELECT {names} FROM given"
+            if due:
+                wanted += f" UNION ALL SELECT {names} FROM {stored} WHERE {due}"
+            found = f'(SELECT * FROM {stored} SEMI JOIN ({wanted}) AS "_wanted" USING ({names})) AS "_found"'
+            newest = compacted_sql(schema, found, Now(), deepest=False)
+            rows = connection.sql(f"""SELECT * FROM ({newest}) AS "_newest" WHERE "_kind" <> 'tombstone'""")
+            return rows.to_arrow_table().cast(arrow_schema(run_columns(schema)))
 
 
 def stream_state(

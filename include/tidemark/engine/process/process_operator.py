@@ -1,6 +1,7 @@
 """Operators with a function in Spark, through `mapInArrow`: for a Process one sorted stream per partition, no cogroup.
 
-Stored rows are looked up once, for touched keys only. The output of the function is kept, so that the run, the sink,
+Stored rows are looked up once, for touched keys only: by the workers, or where these may lack access to the files, by a
+join of Spark's (adr/0065). The output of the function is kept, so that the run, the sink,
 the dead letters and the operators that read it are all written from one call.
 """
 
@@ -39,13 +40,13 @@ from tidemark.engine.process.process_worker import (
     tag_of,
     work_through,
 )
-from tidemark.engine.process.subtasks import parallelism, partition_by_task
+from tidemark.engine.process.subtasks import parallelism, partition_by_task, shuffle_tasks
 from tidemark.engine.read.frames import NO_PATH, access_sql, letter_columns, with_keys
 from tidemark.engine.read.several_inputs import input_number_sql
 from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
-from tidemark.engine.state.state_files import SparkWarehouse
+from tidemark.engine.state.state_files import KeyReader, SparkWarehouse, WorkerReader
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -241,15 +242,50 @@ def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
 
 
 def _streamed(task: ProcessTask) -> DataFrame:
-    plan, schema, operator = task.plan, task.schema, task.operator
+    schema, operator = task.schema, task.operator
     keys = [f"_k{n}" for n in range(len(schema.keys))]
+    make = task.warehouse.reader_of(task.plan.handles[operator.uid], task.applied)
+    rows, tasks = _with_stored_rows(task, keys) if make is None else _records_alone(task, keys)
+    columns = returned_columns(operator, run_type(schema))
+    return rows.mapInArrow(partial(work_through, _work(task, _reader(task, make), tasks)), columns)
+
+
+def _reader(task: ProcessTask, make: WorkerReader | None) -> KeyReader | None:
+    if make is None:
+        return None
+    groups = task.warehouse.groups(task.plan.handles[task.operator.uid])
+    return make(task.schema, groups, "" if task.due is None else task.due.condition)
+
+
+def _with_stored_rows(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int]:
+    """Returns records and the stored rows of their keys in one stream per task, by key, and the number of tasks."""
     parts = [] if task.records is None else [_records(task, task.records, keys)]
-    parts += [_stored(task, keys)] if plan.handles[operator.uid] else []
-    records = reduce(DataFrame.unionByName, parts)
-    place = ["topic", "partition", "offset", "_path"]
-    by_time: list[str | Column] = ["event_time"] if operator.order == "event_time" else []
-    by_time += [F.expr(input_number_sql(operator))] if isinstance(operator, CoProcess) else []
-    order = [*keys, "_tag", *by_time, *place]
+    parts += [_stored(task, keys)] if task.plan.handles[task.operator.uid] else []
+    rows = reduce(DataFrame.unionByName, parts)
+    tasks = 0 if task.lists is None else task.lists.tasks
+    apart = partition_by_task(rows, task.schema, tasks) if tasks else rows.repartition(*keys)
+    return apart.sortWithinPartitions(*_order(task, [*keys, "_tag"])), tasks
+
+
+def _records_alone(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int]:
+    """Returns the records of each task by key, and the number of tasks, of which each has a range of key groups."""
+    session = task.warehouse.session
+    tasks = shuffle_tasks(session, task.schema) if task.lists is None else task.lists.tasks
+    if task.records is None:
+        return session.range(0, tasks, 1, tasks), tasks
+    records = _records(task, task.records, keys).drop("_tag", "stored")
+    return partition_by_task(records, task.schema, tasks).sortWithinPartitions(*_order(task, keys)), tasks
+
+
+def _order(task: ProcessTask, keys: list[str]) -> list[str | Column]:
+    operator, order = task.operator, list[str | Column](keys)
+    order += ["event_time"] if operator.order == "event_time" else []
+    order += [F.expr(input_number_sql(operator))] if isinstance(operator, CoProcess) else []
+    return [*order, "topic", "partition", "offset", "_path"]
+
+
+def _work(task: ProcessTask, reader: KeyReader | None, tasks: int) -> bytes:
+    plan, schema, operator = task.plan, task.schema, task.operator
     shape = task.record
     rules = None if task.due is None else task.due.rules
     processing = Processing.of(operator, schema, plan.id, task.broadcast, task.lists, shape)
@@ -264,10 +300,7 @@ def _streamed(task: ProcessTask) -> DataFrame:
     authors += [cls for found in shapes for cls in found.classes]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
-    blob = pickle_by_value(Work(processing=processing, record=shape), authors)
-    apart = records.repartition(*keys) if task.lists is None else partition_by_task(records, schema, task.lists.tasks)
-    sorted_rows = apart.sortWithinPartitions(*order)
-    return sorted_rows.mapInArrow(partial(work_through, blob), returned_columns(operator, run_type(schema)))
+    return pickle_by_value(Work(processing=processing, record=shape, reader=reader, tasks=tasks), authors)
 
 
 def _records(task: ProcessTask, records: DataFrame, keys: list[str]) -> DataFrame:

@@ -1,15 +1,15 @@
 """The code in Spark's Python workers: it passes a sorted stream per partition, key by key, through the runtime.
 
 Each batch of the stream holds rows ordered by key; for each key its stored rows come first (`STORED`), then its records
-(`RECORD`). The result has six kinds of rows (`RUN EMITTED LETTER FAILED LISTS FIRED`), distinguished by `_tag`, and
-one more for each output after the first.
+(`RECORD`). Where the worker looks stored rows up itself, there are only records. The result has six kinds of rows
+(`RUN EMITTED LETTER FAILED LISTS FIRED`), distinguished by `_tag`, and one more for each output after the first.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
 
 from tidemark.engine.process.arrow_values import arrow_type, object_reader, stored_reader
+from tidemark.engine.state.state_files import KeyReader
 from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
+from tidemark.model.schema.key_groups import key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
@@ -32,7 +34,9 @@ STORED, RECORD = 0, 1
 RUN, EMITTED, LETTER, FAILED, LISTS, FIRED = 0, 1, 2, 3, 4, 5
 OTHERS = 6
 """Tag of the rows of the second output; those of further ones follow."""
-_OUTPUT = attrgetter("output")
+_OUTPUT, _ITEM = attrgetter("output"), itemgetter(2)
+KeyRows = tuple[Any, list[Any], Iterable[PositionedRecord]]
+"""A key, its stored rows and its records."""
 FLUSH = 10_000
 """Number of rows of one kind that are sent back in one batch."""
 _TEXT = FieldType("str", nullable=True)
@@ -46,10 +50,14 @@ class Work:
     Attributes:
         processing: the operator, bound.
         record: shape of its records.
+        reader: looks up the stored rows of keys; None = they are in the stream.
+        tasks: number of tasks of a reader, each with a range of key groups.
     """
 
     processing: Processing
     record: Shape
+    reader: KeyReader | None = None
+    tasks: int = 1
 
     @property
     def schema(self) -> OperatorSchema:
@@ -85,7 +93,8 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
     Args:
         blob: a pickled `Work`.
-        batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_path`, `event_time`, `_at`, record, stored.
+        batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_path`, `event_time`, `_at`, record, stored;
+            without `_tag` and stored if a reader looks these up.
     """
     work: Work = cloudpickle.loads(blob)
     task = _task()
@@ -96,12 +105,9 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     )
     waiting = iter(batches)
     try:
-        for key, group in groupby(_rows(work, waiting), key=itemgetter(0)):
-            stored, first = _split(group)
-            if first is not None:
-                work.processing.process(key, stored, chain((first,), (item for _, _, item in group)), out)
-            elif work.processing.rules is not None:
-                work.processing.process(key, stored, (), out)
+        for key, stored, records in _by_key(work, waiting) if work.reader is None else _looked_up(work, waiting):
+            if records or work.processing.rules is not None:
+                work.processing.process(key, stored, records, out)
             yield from sent.flush(out, at_least=FLUSH)
         yield from sent.flush(out, at_least=1)
         if out.fired:
@@ -139,14 +145,50 @@ def rebuild_error(why: str) -> TidemarkError:
     return error
 
 
-def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Any]:
-    """Returns the stored rows of a key, and its first record."""
+def _by_key(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
+    """Yields the keys of a stream that has their stored rows, each before its records."""
+    for key, group in groupby(_rows(work, batches), key=itemgetter(0)):
+        yield key, *_split(group)
+
+
+def _looked_up(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
+    """Yields the keys of a stream of records with the stored rows that this task looks up, then keys with due timers.
+
+    Without records, the stream has only the number of the task.
+    """
+    held = [batch for batch in batches if "record" in batch.schema.names]
+    stored = _find_stored(work, held)
+    for key, group in groupby(_rows(work, iter(held)), key=itemgetter(0)):
+        yield key, stored.pop(key, []), map(_ITEM, group)
+    for key, rows in stored.items():
+        yield key, rows, ()
+
+
+def _find_stored(work: Work, held: Sequence[pa.RecordBatch]) -> dict[tuple[Any, ...], list[Any]]:
+    schema, reader = work.schema, work.reader
+    assert reader is not None  # noqa: S101  (for the type checker: the caller has looked)
+    keys = pa.schema([(k.name, arrow_type(k.type)) for k in schema.keys])
+    own = [f"_k{n}" for n in range(len(schema.keys))]
+    wanted = [pa.table(batch.select(own).columns, names=keys.names).cast(keys) for batch in held]
+    within = key_group_ranges(schema.key_groups, work.tasks)[_task()]
+    rows = reader(within, pa.concat_tables(wanted) if wanted else keys.empty_table())
+    of, key_columns = stored_type(schema), [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
+    columns = [rows[name].combine_chunks() for name, _ in of.fields]
+    values = stored_reader(of)(pa.StructArray.from_arrays(columns, names=[name for name, _ in of.fields]))
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    for key, value in zip(zip(*key_columns, strict=True), values, strict=True):
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Iterable[PositionedRecord]]:
+    """Returns the stored rows of a key, and its records."""
     stored: list[Any] = []
     for _, tag, item in group:
         if tag == RECORD:
-            return stored, item
+            return stored, chain((item,), map(_ITEM, group))
         stored.append(item)
-    return stored, None
+    return stored, ()
 
 
 def positioned(columns: Mapping[str, Any], read_record: Callable[[Any], list[Any]]) -> Iterator[PositionedRecord]:
@@ -167,12 +209,15 @@ def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, 
     number = stored_reader(_NUMBER)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        key = list(zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True))
+        if "stored" not in columns:
+            yield from zip(key, repeat(RECORD), positioned(columns, read_record))
+            continue
         is_record = pc.equal(columns["_tag"], RECORD)
         mine = {name: column.filter(is_record) for name, column in columns.items() if name not in ("_tag", "stored")}
         records = positioned(mine, read_record)
         tags = number(columns["_tag"].cast(pa.int64()))
         stored = iter(read_stored(columns["stored"].filter(pc.invert(is_record))))
-        key = list(zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True))
         items = (next(records) if tag == RECORD else next(stored) for tag in tags)
         yield from zip(key, tags, items, strict=True)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.engine.session.parallelism import parallelism_of
+from tidemark.engine.session.parallelism import SHUFFLES, parallelism_of
 from tidemark.model.schema.key_groups import key_group_sql
 from tidemark.model.schema.operator_schema import OperatorSchema
 
@@ -17,6 +17,11 @@ from tidemark.model.schema.operator_schema import OperatorSchema
 def parallelism(session: SparkSession, schema: OperatorSchema) -> int:
     """Returns the number of tasks: the cluster's, however few records there are, at most one per key group."""
     return min(parallelism_of(session), schema.key_groups)
+
+
+def shuffle_tasks(session: SparkSession, schema: OperatorSchema) -> int:
+    """Returns the number of tasks behind a shuffle: few for a small batch, at most one per key group."""
+    return min(int(str(session.conf.get(SHUFFLES))), schema.key_groups)
 
 
 def partition_by_task(rows: DataFrame, schema: OperatorSchema, tasks: int) -> DataFrame:

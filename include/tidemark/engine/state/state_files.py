@@ -4,10 +4,11 @@ The names come from the commits of the handle's versions (port `StateTables`) wi
 travel replays the log of each table in separate jobs, once per table and read, and refuses versions older than a week.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,11 +16,19 @@ from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, this_ma
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
+from tidemark.model.schema.key_groups import KeyGroupRange
 from tidemark.model.schema.operator_schema import KeyColumn, OperatorSchema, run_columns
 from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import FilesOf, Group, groups_of
 from tidemark.sql.resolve import mapped_sql, stored_columns, table_columns
 
+KeyReader = Callable[[KeyGroupRange, pa.Table], pa.Table]
+"""Returns the stored rows of some keys of a range of key groups, and of those with a due timer; pickled for workers.
+
+The table has the key columns. Of each key only the newest rows are returned, and no tombstones.
+"""
+WorkerReader = Callable[[OperatorSchema, Sequence[Group], str], KeyReader]
+"""Returns a reader of groups of a state. The text is a condition on rows of due timers, in DuckDB's SQL; "" = none."""
 _SMALL = 500_000
 """Up to this many keys are sent to every task, so that stored rows are filtered as they are read."""
 
@@ -34,12 +43,27 @@ class SparkWarehouse:
         files_of: returns the files of a segment.
         arrow: returns the file system of the root for pyarrow; None = the local one. Called each time, because
             credentials are renewed.
+        worker_reader: reads stored rows in Spark's workers; None = they may have no access to the files.
     """
 
     session: SparkSession
     root: str
     files_of: FilesOf
     arrow: ArrowSystem = this_machine
+    worker_reader: WorkerReader | None = None
+
+    def reader_of(self, handle: StateHandle, keys: int) -> WorkerReader | None:
+        """Returns the reader with which workers look up keys themselves; None = Spark has to join.
+
+        Workers hold the keys of their tasks in memory. Those of a cluster may lack libraries and the folder.
+
+        Args:
+            handle: the state.
+            keys: upper bound of the number of keys.
+        """
+        if self.worker_reader is None or not handle or keys > _SMALL:
+            return None
+        return self.worker_reader if str(self.session.conf.get("spark.master", "")).startswith("local") else None
 
     def folder(self, path: str) -> RunFolder:
         """Returns a folder for files, by its path relative to the warehouse."""
