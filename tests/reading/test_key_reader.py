@@ -1,6 +1,7 @@
 """Workers find the newest rows of some keys, and of keys whose rows meet a condition, in a range of key groups."""
 
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def test_rows_of_given_keys_and_of_those_that_meet_the_condition(
         groups = groups_of(found.handles[UID], tables.files_of)
         paths = [ledger.root / g.segment.path / f.path for g in groups for f in g.files]
         stored = [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
-        wanted: dict[str, set[int]] = {row["bank"]: set() for row in stored} | {bank: set() for bank, _ in given}
+        wanted = defaultdict[str, set[int]](set)
         for bank, number in given:
             wanted[bank].add(number)
         for row in stored:
