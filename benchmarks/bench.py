@@ -52,7 +52,7 @@ def main() -> int:
         try:
             context = open_context(settings)
             rows = list(_measured(context, settings))
-            checked = {name: _check(context, name) for name in PIPELINES}
+            checked = {name: check(context, name, size, ROUNDS) for name, size in PIPELINES.items()}
             diffs = [_diff(context, f"bench-{SIZES[-1]}", detail) for detail in Detail]
         finally:
             control.down(settings)
@@ -128,10 +128,9 @@ def _diff(context: Context, name: str, detail: Detail) -> dict[str, Any]:
     return {"detail": detail.value, "changed": changed, "share": round(share, 4), "seconds": round(seconds, 3)}
 
 
-def _check(context: Context, name: str) -> int:
-    """Compares every key's state with numpy's; a wrong row voids the run."""
-    size = PIPELINES[name]
-    batches = [generator.first(size), *(generator.uniform(size, UPDATES, SEED + n) for n in range(ROUNDS))]
+def check(context: Context, name: str, size: int, rounds: int) -> int:
+    """Compares every key's state with numpy's, and returns their number; a wrong row voids the run."""
+    batches = [generator.first(size), *(generator.uniform(size, UPDATES, SEED + n) for n in range(rounds))]
     counts, sums = generator.expected(iter(batches), size)
     found: pa.Table = reads.read_state(context, name, "totals")
     order = np.argsort(np.array([generator.key_text(n) for n in range(size)]))

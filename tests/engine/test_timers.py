@@ -1,5 +1,6 @@
 """Timers of a process on Spark: equal to the twin and to a brute force, at every checkpoint."""
 
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.scale import cases
 from tests.support.spark import SparkPipeline, TwinPipeline
+from tests.support.spark_warehouse import warehouse_of
 from tests.support.timer_cases import (
     START,
     Found,
@@ -27,7 +29,9 @@ from tests.support.timer_cases import (
     record,
 )
 from tidemark import DeltaSink, KafkaSource, Pipeline, Process, state
-from tidemark.errors import ProcessFunctionError
+from tidemark.engine.process import process_operator
+from tidemark.errors import EngineError, ProcessFunctionError
+from tidemark.model.checkpoint.segments import StateHandle
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 CASES = cases(4)
@@ -88,6 +92,25 @@ def test_a_lower_lateness_fires_without_a_record(spark: SparkSession, tmp_path: 
         assert ack is not None and (ack.read, ack.applied, ack.fired) == (0, 0, 2)
         assert [r["name"] for r in line.emitted("desks", found)] == ["t0", "t1"]
         assert [r["timers"] for r in line.state("desks", found) if r["desk"] == "a"] in ([{}], [[]])
+
+
+def test_workers_look_up_the_keys_of_their_own_range_only(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = SparkPipeline(pipeline(Rules()), spark=spark, root=tmp_path)
+    first = line.checkpoint([record(Sent(0, desk, 0)) for desk in "abcdefgh"])
+    handle = first.handles["desks"]
+    there = warehouse_of(spark, tmp_path)
+    assert there.reader_of(handle, 500_000) is not None
+    assert there.reader_of(handle, 500_001) is None, "a task would hold too many keys"
+    assert there.reader_of(StateHandle(), 1) is None, "nothing is stored"
+    assert warehouse_of(spark, tmp_path, by_workers=False).reader_of(handle, 1) is None
+    monkeypatch.setattr(
+        process_operator, "partition_by_task", lambda rows, schema, tasks: rows.repartition(tasks, "_k0")
+    )
+    line.turns = itertools.repeat(0)
+    with pytest.raises(EngineError, match="Python worker"):
+        line.checkpoint([record(Sent(0, desk, 1)) for desk in "abcdefgh"])
 
 
 def broken(desk: str, name: str, at: object, remembered: Any, *, timers: Any) -> None:

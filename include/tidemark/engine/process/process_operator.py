@@ -244,8 +244,9 @@ def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
 def _streamed(task: ProcessTask) -> DataFrame:
     schema, operator = task.schema, task.operator
     keys = [f"_k{n}" for n in range(len(schema.keys))]
-    make = task.warehouse.reader_of(task.plan.handles[operator.uid], task.applied)
-    rows, tasks = _with_stored_rows(task, keys) if make is None else _records_alone(task, keys)
+    handle = task.plan.handles[operator.uid]
+    make = task.warehouse.reader_of(handle, task.applied)
+    rows, tasks = _with_stored_rows(task, keys) if handle and make is None else _records_alone(task, keys)
     columns = returned_columns(operator, run_type(schema))
     return rows.mapInArrow(partial(work_through, _work(task, _reader(task, make), tasks)), columns)
 
@@ -259,9 +260,9 @@ def _reader(task: ProcessTask, make: WorkerReader | None) -> KeyReader | None:
 
 def _with_stored_rows(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int]:
     """Returns records and the stored rows of their keys in one stream per task, by key, and the number of tasks."""
-    parts = [] if task.records is None else [_records(task, task.records, keys)]
-    parts += [_stored(task, keys)] if task.plan.handles[task.operator.uid] else []
-    rows = reduce(DataFrame.unionByName, parts)
+    rows = _stored(task, keys)
+    if task.records is not None:
+        rows = _records(task, task.records, keys).unionByName(rows)
     tasks = 0 if task.lists is None else task.lists.tasks
     apart = partition_by_task(rows, task.schema, tasks) if tasks else rows.repartition(*keys)
     return apart.sortWithinPartitions(*_order(task, [*keys, "_tag"])), tasks

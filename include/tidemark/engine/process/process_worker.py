@@ -23,7 +23,7 @@ from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkEr
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.key_groups import key_group_ranges
+from tidemark.model.schema.key_groups import group_of, key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
@@ -171,6 +171,11 @@ def _find_stored(work: Work, held: Sequence[pa.RecordBatch]) -> dict[tuple[Any, 
     own = [f"_k{n}" for n in range(len(schema.keys))]
     wanted = [pa.table(batch.select(own).columns, names=keys.names).cast(keys) for batch in held]
     within = key_group_ranges(schema.key_groups, work.tasks)[_task()]
+    for batch in filter(len, wanted):
+        # Stored rows of a key in another task's range would go unnoticed.
+        first = tuple(stored_reader(k.type)(batch[k.name].slice(0, 1).combine_chunks())[0] for k in schema.keys)
+        if not within.first <= group_of(schema, first) <= within.last:
+            raise RuntimeError(f"{schema.uid}: key {first} is in a task that has only key groups {within}")
     rows = reader(within, pa.concat_tables(wanted) if wanted else keys.empty_table())
     of, key_columns = stored_type(schema), [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
     columns = [rows[name].combine_chunks() for name, _ in of.fields]
