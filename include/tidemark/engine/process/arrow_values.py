@@ -146,9 +146,12 @@ def _maps(read_key: Reader, read_item: Reader) -> Reader:
 
 def _sliced(column: Any, read: Callable[[int, int], list[Any]]) -> list[Any]:
     """Returns the elements of each row of a list or map column; None where it is null."""
+    if not len(column):
+        # Arrow for Java sends no offset for an empty column, so the one that is read would be whatever follows.
+        return []
     offsets = column.offsets.to_pylist()
-    first = offsets[0] if offsets else 0
-    values = read(first, (offsets[-1] if offsets else 0) - first)
+    first = offsets[0]
+    values = read(first, offsets[-1] - first)
     found: list[Any] = [values[a - first : b - first] for a, b in zip(offsets, offsets[1:], strict=False)]
     if column.null_count:
         known = column.is_valid().to_pylist()
