@@ -173,7 +173,7 @@ class SparkBatch:
         if isinstance(operator, Fold | IntervalJoin) and operator.window is not None:
             self._processed[uid] = self._close(operator)
             self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
-        if isinstance(operator, Process | FlatMap) and (self.counts[uid].applied or self._may_fire(uid)):
+        if isinstance(operator, Process | FlatMap) and self._is_called(uid):
             done = self._run_function(operator)
             self._processed[uid] = self._failing[uid] = done
             self.counts[uid] = self.counts[uid].after(
@@ -205,8 +205,9 @@ class SparkBatch:
         )
         return run_process(task)
 
-    def _may_fire(self, uid: str) -> bool:
-        return (due := self._find_due(uid)) is not None and due.may_fire
+    def _is_called(self, uid: str) -> bool:
+        due, ran_in_passing = self._find_due(uid), uid in self._intake.written
+        return not ran_in_passing and (self.counts[uid].applied > 0 or (due is not None and due.may_fire))
 
     def _find_due(self, uid: str) -> DueKeys | None:
         """Looks for the keys whose timers fire, once."""
@@ -419,9 +420,8 @@ class SparkBatch:
         return write_fold(self._records(uid), task)
 
     def _limits(self, uid: str, files: Sequence[str], rows: int) -> LimitCheck:
-        return LimitCheck(
-            warehouse=self._compute.warehouse, plan=self._plan, uid=uid, files=files, rows=rows, now=self._now
-        )
+        warehouse = self._compute.warehouse
+        return LimitCheck(warehouse=warehouse, plan=self._plan, uid=uid, files=files, rows=rows, now=self._now)
 
     def _copy(self, uid: str, folder: str) -> WrittenRun:
         with translate_spark_errors():

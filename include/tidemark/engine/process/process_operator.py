@@ -47,8 +47,10 @@ from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import KeyReader, SparkWarehouse, WorkerReader
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run, write_rows
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.model.checkpoint.sinks import ROW_ID
@@ -139,8 +141,7 @@ class ProcessFrame:
     @property
     def run(self) -> DataFrame:
         """The rows of the run."""
-        rows = self.rows.where(f"_tag = {RUN}").selectExpr("run.*")
-        return rows.withColumn("_key_group", F.col("_key_group").cast("int"))
+        return _run_of(self.rows)
 
     def records(self, output: str) -> DataFrame:
         """The records of an output in the form of decoded records, for operators that read them."""
@@ -192,6 +193,44 @@ def run_process(task: ProcessTask) -> ProcessFrame:
         rows = rows.localCheckpoint() if isinstance(task.operator, CoProcess) else rows.persist()
     made, left = keep_output(task.operator, rows)
     return made if task.lists is None else replace(made, operator_state=task.lists.join_parts(left))
+
+
+def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> WrittenRun | None:
+    """Runs the function of an operator without outputs over a small batch, in the query that writes its run.
+
+    Args:
+        task: the operator; its records may carry observations.
+        folder: the folder of the run.
+        observed: the observations; they are completed here.
+
+    Returns:
+        The run. None if the function has failed on a record, or if that is not known for sure: the files are deleted,
+        and `run_process` shows what happened.
+
+    Raises:
+        EngineError, StoreError: Spark failed, or the files differ from Spark's report.
+    """
+    schema = task.schema
+    with translate_spark_errors():
+        seen = (F.count(F.lit(1)).alias("rows"), F.count_if(F.col("_tag") != RUN).alias("others"))
+        rows = _run_of(observed.on(_streamed(task), RETURNED, *seen))
+        # Behind the tasks of the function: fewer of those would have several ranges of keys each.
+        order = ["_key_group", *(k.name for k in schema.keys)]
+        done = write_rows(rows.repartition(1), order, folder, 1, schema.bounded_columns, observed)
+    told = observed.of(RETURNED)
+    if told and not told["others"] and told["rows"] == done.rows:
+        return done
+    discard_run(folder)
+    return None
+
+
+RETURNED = "returned"
+"""Name of the observation of what workers return."""
+
+
+def _run_of(rows: DataFrame) -> DataFrame:
+    run = rows.where(f"_tag = {RUN}").selectExpr("run.*")
+    return run.withColumn("_key_group", F.col("_key_group").cast("int"))
 
 
 def keep_output(operator: Process | FlatMap, rows: DataFrame) -> tuple[ProcessFrame, dict[int, dict[str, Part]]]:

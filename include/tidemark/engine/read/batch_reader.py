@@ -1,8 +1,9 @@
 """Reads the batch of a plan: reads and decodes it once, counts it, and caches what several queries need.
 
 The cost of a small checkpoint is mostly its number of queries. So if the first operator is a fold that needs only the
-records, the query that reads them also folds, counts and writes them (adr/0021). And values that name schemas are
-decoded by the parent's schemas first; only if that leaves some unknown, their ids are read (adr/0043).
+records, or a process without outputs, the query that reads them also counts them and writes the run (adr/0021). And
+values that name schemas are decoded by the parent's schemas first; only if that leaves some unknown, their ids are read
+(adr/0043).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,9 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.declare.arrival import input_name
-from tidemark.declare.operators import Fold
+from tidemark.declare.co_process import CoProcess
+from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
+from tidemark.engine.process.process_operator import ProcessTask, write_process
 from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emitted, filtered_sql, schema_ids
@@ -32,6 +35,7 @@ from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import limited_schema
 from tidemark.model.retention.erasure import BlockedKey
 from tidemark.ports.registries import OpenBook, SchemaBook
+from tidemark.processing.record_shapes import shape_of_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ class BatchReader:
             discard_run(self._folder(uid))
         return self._read(names)
 
-    def _read(self, names: Sequence[str], recalled: Collection[str] = ()) -> DecodedBatch:
-        first = self._first_fold()
+    def _read(self, names: Sequence[str], recalled: Collection[str] = (), *, in_passing: bool = True) -> DecodedBatch:
+        first = self._first() if in_passing else None
         kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
         with translate_spark_errors():
             inputs = {name: self._decoded(name) for name in names}
@@ -115,7 +119,11 @@ class BatchReader:
                 inputs = {name: records.persist() for name, records in inputs.items()}
         try:
             if first is not None and inputs:
-                return self._in_passing(first, inputs, recalled, kept=kept)
+                found = self._in_passing(first, inputs, recalled, kept=kept)
+                if found is not None:
+                    return found
+                DecodedBatch(inputs, is_kept=kept).release()
+                return self._read(names, recalled, in_passing=False)
             with translate_spark_errors():
                 tally = count_batch(inputs, self.pipeline, self.plan, self.blocked, recalled)
                 return DecodedBatch(inputs, tally)
@@ -131,7 +139,7 @@ class BatchReader:
         # A change whose message key has an unknown schema is no letter `unknown_schema`, so it would go unnoticed.
         known = not its_format.has_changes and book.recall(its_format.needs_schemas_of, self.plan.parent)
         # Arrow puts markers of folders into a bucket when it deletes files, so nothing is written there in advance.
-        if known and not (self.warehouse.root.startswith("s3") and self._first_fold()):
+        if known and not (self.warehouse.root.startswith("s3") and self._first()):
             return book
         self._learn(name, book)
         return None
@@ -155,37 +163,72 @@ class BatchReader:
     def _folder(self, uid: str) -> RunFolder:
         return self.warehouse.folder(self.folders[uid])
 
-    def _first_fold(self) -> str | None:
-        """Returns the first operator if it is a fold that needs only the few records of the only input."""
+    def _first(self) -> Fold | Process | None:
+        """Returns the first operator if it is a fold, or a process, that needs only the few records of one input."""
         uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
-        is_fold = any(isinstance(o, Fold) and o.uid == uid and o.emit == "final" for o in self.pipeline.operators)
-        if others or self.blocked or not is_fold or uid not in self.folders or self.plan.redrive_of(uid) is not None:
+        if others or self.blocked or uid not in self.folders or self.plan.redrive_of(uid) is not None:
             return None
-        schema = self.plan.schemas[uid]
-        needs_more = schema.joins or limited_schema(schema) is not None or schema.keeps_late
-        return uid if not needs_more and ObservedBatchStats(self.pipeline, self.plan, name).is_small else None
+        schema, stats = self.plan.schemas[uid], ObservedBatchStats(self.pipeline, self.plan, name)
+        if schema.joins or limited_schema(schema) is not None or schema.keeps_late or not stats.is_small:
+            return None
+        found = next((o for o in self.pipeline.operators if o.uid == uid), None)
+        if isinstance(found, Fold):
+            return found if found.emit == "final" else None
+        return found if isinstance(found, Process) and self._is_alone(found, stats.at_most) else None
+
+    def _is_alone(self, operator: Process, at_most: int) -> bool:
+        """Whether a process has only its state: what depends on the whole batch, or goes elsewhere, needs a query."""
+        schema, handle = self.plan.schemas[operator.uid], self.plan.handles[operator.uid]
+        needs_more = operator.outputs or operator.operator_state or operator.takes_broadcast or schema.timers
+        # Joins would read the records twice, and a bucket keeps markers of folders that are written in vain.
+        if isinstance(operator, CoProcess) or needs_more or self.warehouse.worker_reader is None:
+            return False
+        return not handle or self.warehouse.reader_of(handle, at_most) is not None
 
     def _in_passing(
-        self, uid: str, inputs: Mapping[str, DataFrame], recalled: Collection[str], *, kept: bool
-    ) -> DecodedBatch:
-        ((name, records),), observed = inputs.items(), Observed()
+        self, operator: Fold | Process, inputs: Mapping[str, DataFrame], recalled: Collection[str], *, kept: bool
+    ) -> DecodedBatch | None:
+        """Reads the batch and writes the run of an operator; None if another query has to show what happened."""
+        ((name, records),), observed, uid = inputs.items(), Observed(), operator.uid
         passing = ObservedBatchStats(self.pipeline, self.plan, name, name in recalled)
+        with translate_spark_errors():
+            shown = passing.on(records, observed)
+        if isinstance(operator, Process):
+            run = self._processed(operator, shown, passing.at_most, observed)
+        else:
+            run = self._folded(uid, shown, passing.at_most, observed)
+        if run is None:
+            return None
+        with translate_spark_errors():
+            tally = passing.result(observed)
+            # Each row of the run comes from a record that was applied, unless keys have rows for the entries of maps.
+            least = 0 if self.plan.schemas[uid].maps else run.rows
+            if tally is None or tally.applied[uid] < least:
+                tally = count_batch(inputs, self.pipeline, self.plan, recalled=recalled)
+        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)
+
+    def _processed(self, operator: Process, records: DataFrame, at_most: int, observed: Observed) -> WrittenRun | None:
+        with translate_spark_errors():
+            placed = records.withColumn("_path", F.expr(NO_PATH))
+        task = ProcessTask(
+            warehouse=self.warehouse,
+            plan=self.plan,
+            operator=operator,
+            record=shape_of_records(self.pipeline, operator),
+            records=placed,
+            applied=at_most,
+        )
+        return write_process(task, self._folder(operator.uid), observed)
+
+    def _folded(self, uid: str, records: DataFrame, at_most: int, observed: Observed) -> WrittenRun:
         task = FoldTask(
             plan=self.plan,
             uid=uid,
             now=Now(event_time_ms=None, logical_time_ms=self.plan.logical_time_ms),
-            at_most=passing.at_most,
+            at_most=at_most,
             folder=self._folder(uid),
         )
-        with translate_spark_errors():
-            shown = passing.on(records, observed)
-        run = write_fold(shown, task, observed)
-        with translate_spark_errors():
-            tally = passing.result(observed)
-            # Each row of the run comes from a record that was applied.
-            if tally is None or tally.applied[uid] < run.rows:
-                tally = count_batch(inputs, self.pipeline, self.plan, recalled=recalled)
-        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)
+        return write_fold(records, task, observed)
 
 
 def bound_format(raw: DataFrame, pipeline: Pipeline, name: str, open_book: OpenBook | None) -> RecordFormat | None:
