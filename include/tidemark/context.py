@@ -1,14 +1,11 @@
-"""The composition root: `Context` joins settings, store, coordinator, tables, Kafka and Spark.
-
-Each part is created on first use, and only then imports its library: a command that lists checkpoints imports no Spark.
-"""
+"""The composition root: `Context` creates each part, and imports its library, only when that is first used."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.fault_injection import CrashAt
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
     from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.engine.session.session import SparkSettings
-    from tidemark.engine.state.state_files import SparkWarehouse
+    from tidemark.engine.state.state_files import KeyReader, SparkWarehouse
     from tidemark.tables.delta_tables import DeltaTables
     from tidemark.tables.integrity_check import TableChecks
 
@@ -142,11 +139,8 @@ class Context:
         """Whether every file of a handle exists."""
         from tidemark.storage.local_store import join_path
 
-        return all(
-            join_path(self.warehouse.root, segment.path, file.path).is_file()
-            for segment in handle
-            for file in self.tables.live_files(segment)
-        )
+        places = ((segment.path, file.path) for segment in handle for file in self.tables.live_files(segment))
+        return all(join_path(self.warehouse.root, *place).is_file() for place in places)
 
     def table_checks(self, *, content: bool = False) -> "TableChecks":
         """Returns the integrity check of segments: of file sizes, or with `content` of every byte."""
@@ -228,14 +222,18 @@ class Context:
                 session.stop()
 
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
-        """Returns the warehouse as a Spark session sees it."""
+        """Returns the warehouse as a Spark session sees it; workers may have no credentials for a bucket."""
         from tidemark.engine.state.state_files import SparkWarehouse
-        from tidemark.readers.state_reader import worker_reader
         from tidemark.storage.local_store import spark_root
 
-        location, files_of = self.warehouse, self.tables.files_of
-        root, arrow, reader = spark_root(location.root), location.arrow, worker_reader(location.root)
-        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=arrow, worker_reader=reader)
+        at, files_of = self.warehouse, self.tables.files_of
+        root, reader = spark_root(at.root), self._key_reader if at.bucket is None else None
+        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=at.arrow, worker_reader=reader)
+
+    def _key_reader(self, *of: Any) -> "KeyReader":
+        from tidemark.readers.state_reader import key_reader
+
+        return key_reader(self.warehouse.root, *of)
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""

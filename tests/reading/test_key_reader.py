@@ -14,7 +14,7 @@ from tests.support.scale import cases
 from tidemark.model.core.ttl import Now
 from tidemark.model.schema.key_groups import group_of, key_group_ranges
 from tidemark.model.state.compaction import groups_of
-from tidemark.readers.state_reader import key_reader, worker_reader
+from tidemark.readers.state_reader import key_reader
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
 from tidemark.testing.twin.merge import compact_rows
@@ -54,8 +54,3 @@ def test_rows_of_given_keys_and_of_those_that_meet_the_condition(
             got += read(within, pa.table(columns, schema=KEYS)).to_pylist()
         order = lambda row: (row["bank"], row["number"])  # noqa: E731
         assert sorted(got, key=order) == sorted(expected, key=order)
-
-
-def test_workers_get_no_reader_of_a_bucket() -> None:
-    assert worker_reader("/warehouse") is not None
-    assert worker_reader(object()) is None  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ OURS = (
     "tidemark.tables.delta_tables",
     "tidemark.kafka.record_reader",
     "tidemark.storage.object_cache",
-    "tidemark.storage.local_store",
     "tidemark.telemetry.openlineage",
     "tidemark.telemetry.statsd",
     "tidemark.storage.local_store",

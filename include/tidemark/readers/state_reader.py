@@ -216,13 +216,6 @@ def range_reader(
     return partial(_read_range, address_of(warehouse), schema, _open_groups(warehouse, schema, handle, now), now)
 
 
-def worker_reader(
-    warehouse: Root,
-) -> Callable[[OperatorSchema, Sequence[Group], str], Callable[[KeyGroupRange, pa.Table], pa.Table]] | None:
-    """Returns `key_reader` of a folder; None for a bucket, for which workers have their own credentials, or none."""
-    return partial(key_reader, warehouse) if isinstance(warehouse, str) else None
-
-
 def key_reader(
     warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], due: str
 ) -> Callable[[KeyGroupRange, pa.Table], pa.Table]:
