@@ -1,20 +1,24 @@
-"""A process without outputs runs in the query that reads a small batch; the long way is the oracle."""
+"""A process without outputs runs in the query that reads a small batch; the long way, or the twin, is the oracle."""
 
+import itertools
 import os
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
 from tests.engine.test_folding import bodies
 from tests.support.readings import Device, Reading
-from tidemark import Fold, KafkaSource, Pipeline, Process, state
+from tests.support.spark import SparkPipeline, TwinPipeline
+from tidemark import Fold, KafkaSource, Pipeline, Process, Watermark, state
 from tidemark.engine.process import process_operator
 from tidemark.engine.read import batch_reader
 from tidemark.engine.read.batch_stats import count_batch
@@ -146,3 +150,53 @@ def test_an_observation_that_is_lost_or_wrong_is_not_trusted(
     (ack,) = line.checkpoint().acks
     assert counted == ["records"]
     assert (ack.applied, [(row["device"], row["readings"]) for row in line.state("seen")]) == (2, [("d", 1), ("e", 1)])
+
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A device is heard."""
+
+    device: str
+    at: datetime
+
+
+class Heard(state.Keyed):
+    """How often a device was heard, and how often it was quiet for five minutes."""
+
+    beats: int = state.value(0)
+    quiet: int = state.value(0)
+
+
+def hear(device: str, beats: Iterator[Beat], heard: Heard, *, timers: Any) -> None:
+    for beat in beats:
+        heard.beats += 1
+        timers.set("quiet", beat.at + timedelta(minutes=5))
+
+
+def miss(device: str, name: str, at: datetime, heard: Heard) -> None:
+    heard.quiet += 1
+
+
+def test_with_timers_the_query_of_the_function_writes_the_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = KafkaSource("beats", Beat, event_time="at", watermark=Watermark(delay="1m"))
+    operator = Process("heard", key_by="device", state=Heard, function=hear, on_timer=miss)
+    declared = Pipeline(name="beats", source=source, operators=[operator])
+    twin, line = TwinPipeline(declared), SparkPipeline(declared, spark=spark, root=tmp_path)
+    line.turns = itertools.repeat(0)
+    kept: list[object] = []
+    monkeypatch.setattr(process_operator, "keep_output", lambda *of: kept.append(of))
+    fired = []
+    for minutes in ([("a", 0), ("b", 1)], [("a", 4), ("c", 4)], [("c", 20), ("d", 20)], [("d", 21), ("d", 60)]):
+        beats = [Beat(device, START + timedelta(minutes=at)) for device, at in minutes for _ in range(2)]
+        one, other = twin.checkpoint(beats), line.checkpoint(beats)
+        acks = [(a.applied, a.fired, a.keys) for found in (one, other) for a in found.sealed.acks]
+        assert acks[0] == acks[1]
+        fired.append(acks[0][1])
+        assert line.state("heard", other) == twin.state("heard", one)
+    assert fired == [0, 0, 3, 2], "without records, too"
+    assert not kept

@@ -176,13 +176,9 @@ class SparkBatch:
         if isinstance(operator, Process | FlatMap) and self._is_called(uid):
             done = self._run_function(operator)
             self._processed[uid] = self._failing[uid] = done
-            self.counts[uid] = self.counts[uid].after(
-                failed=done.failed,
-                emitted=done.emitted,
-                operator_state=done.operator_state,
-                failed_again=self._failed_again(uid),
-                fired=done.fired,
-            )
+            self.counts[uid] = done.counted(self.counts[uid], self._failed_again(uid))
+            if done.passed is not None:
+                self._intake.written[uid] = done.passed
             self._remember_refused(uid)
         return self.counts[uid]
 
@@ -202,6 +198,7 @@ class SparkBatch:
             applied=self.counts[uid].applied,
             broadcast=self._broadcast.values() if operator.takes_broadcast else {},
             due=self._find_due(uid),
+            folder=compute.warehouse.folder(self._folders[uid]) if uid in self._folders else None,
         )
         return run_process(task)
 
@@ -470,7 +467,7 @@ class SparkBatch:
             dropped = blocked_column(schema, self._blocked)
             return refused_of_inputs(self._compute.pipeline, self._plan, uid, self._frames(), dropped, failed)
         letters = dead_letters(self._records(uid), schema, emitted := self._fed_with(uid))
-        if uid in self._failing:
+        if uid in self._failing and self._failing[uid].failed:
             letters = letters.unionByName(self._failing[uid].letters(self._numbered(uid), emitted))
         return letters
 

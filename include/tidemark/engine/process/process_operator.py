@@ -50,7 +50,7 @@ from tidemark.engine.state.state_files import KeyReader, SparkWarehouse, WorkerR
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run, write_rows
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
-from tidemark.model.checkpoint.manifest import WrittenRun
+from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import OperatorState, Part
 from tidemark.model.checkpoint.sinks import ROW_ID
@@ -80,6 +80,7 @@ class ProcessTask:
         applied: how many of them it applies.
         broadcast: records of broadcast states by uid and key.
         due: the keys whose timers may fire; None if it has no timers.
+        folder: the folder of its run, if the run may be written before the batch is counted.
     """
 
     warehouse: SparkWarehouse
@@ -90,11 +91,21 @@ class ProcessTask:
     applied: int
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     due: DueKeys | None = None
+    folder: RunFolder | None = None
 
     @property
     def schema(self) -> OperatorSchema:
         """The stored schema."""
         return self.plan.schemas[self.operator.uid]
+
+    @property
+    def needs_one_query(self) -> bool:
+        """Whether the query of the function can write the run: a small batch of an operator that has only its state."""
+        has_more = self.operator.outputs or self.operator.operator_state or isinstance(self.operator, CoProcess)
+        if has_more or self.folder is None or self.applied > _SMALL:
+            return False
+        handle = self.plan.handles[self.operator.uid]
+        return not handle or self.warehouse.reader_of(handle, self.applied) is not None
 
     @cached_property
     def lists(self) -> OperatorStateType | None:
@@ -115,6 +126,7 @@ class ProcessFrame:
         counts: number of rows of each kind.
         operator_state: the combined lists of its tasks; None if it declares none.
         fired: how many timers have fired.
+        passed: the run, if it is written; then nothing is kept.
     """
 
     operator: Process | FlatMap
@@ -122,6 +134,17 @@ class ProcessFrame:
     counts: Mapping[int, int]
     operator_state: OperatorState | None = None
     fired: int = 0
+    passed: WrittenRun | None = None
+
+    def counted(self, counts: UidCounts, failed_again: int) -> UidCounts:
+        """Returns the counts of the operator after its function; `failed_again`: of redriven records."""
+        return counts.after(
+            failed=self.failed,
+            emitted=self.emitted,
+            operator_state=self.operator_state,
+            failed_again=failed_again,
+            fired=self.fired,
+        )
 
     @property
     def emitted(self) -> dict[str, int]:
@@ -139,9 +162,9 @@ class ProcessFrame:
         return self.counts.get(RUN, 0)
 
     @property
-    def run(self) -> DataFrame:
-        """The rows of the run."""
-        return _run_of(self.rows)
+    def run(self) -> DataFrame | None:
+        """The rows of the run; None if it is written."""
+        return _run_of(self.rows) if self.passed is None else None
 
     def records(self, output: str) -> DataFrame:
         """The records of an output in the form of decoded records, for operators that read them."""
@@ -175,8 +198,9 @@ class ProcessFrame:
 
     def release(self) -> None:
         """Releases the cached rows."""
-        with translate_spark_errors():
-            self.rows.unpersist()
+        if self.passed is None:
+            with translate_spark_errors():
+                self.rows.unpersist()
 
 
 def run_process(task: ProcessTask) -> ProcessFrame:
@@ -187,6 +211,8 @@ def run_process(task: ProcessTask) -> ProcessFrame:
         StateOverflowError: a key's state does not fit.
         EngineError: Spark failed.
     """
+    if task.folder is not None and task.needs_one_query and (passed := write_process(task, task.folder, Observed())):
+        return passed
     with translate_spark_errors():
         rows = _streamed(task)
         # Cut off from the plans of its inputs: Connect cannot return a plan of over a hundred levels.
@@ -195,7 +221,7 @@ def run_process(task: ProcessTask) -> ProcessFrame:
     return made if task.lists is None else replace(made, operator_state=task.lists.join_parts(left))
 
 
-def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> WrittenRun | None:
+def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> ProcessFrame | None:
     """Runs the function of an operator without outputs over a small batch, in the query that writes its run.
 
     Args:
@@ -204,26 +230,32 @@ def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> W
         observed: the observations; they are completed here.
 
     Returns:
-        The run. None if the function has failed on a record, or if that is not known for sure: the files are deleted,
-        and `run_process` shows what happened.
+        The output, with the run. None if the function has failed on a record, or if that is not known for sure: then
+        the files are deleted, and a query that keeps the output has to follow.
 
     Raises:
         EngineError, StoreError: Spark failed, or the files differ from Spark's report.
     """
     schema = task.schema
     with translate_spark_errors():
-        seen = (F.count(F.lit(1)).alias("rows"), F.count_if(F.col("_tag") != RUN).alias("others"))
-        rows = _run_of(observed.on(_streamed(task), RETURNED, *seen))
+        tag = F.col("_tag")
+        fired = F.sum(F.when(tag == FIRED, F.col("why").cast("bigint"))).alias("fired")
+        others = F.count_if(~tag.isin(RUN, FIRED)).alias("others")
+        returned = _streamed(task)
+        rows = _run_of(observed.on(returned, RETURNED, F.count_if(tag == RUN).alias("rows"), fired, others))
         # Behind the tasks of the function: fewer of those would have several ranges of keys each.
         order = ["_key_group", *(k.name for k in schema.keys)]
         done = write_rows(rows.repartition(1), order, folder, 1, schema.bounded_columns, observed)
     told = observed.of(RETURNED)
     if told and not told["others"] and told["rows"] == done.rows:
-        return done
+        counts, count = {RUN: done.rows}, told["fired"] or 0
+        return ProcessFrame(operator=task.operator, rows=returned, counts=counts, fired=count, passed=done)
     discard_run(folder)
     return None
 
 
+_SMALL = 65_536
+"""Records of a batch whose run is written by one task."""
 RETURNED = "returned"
 """Name of the observation of what workers return."""
 

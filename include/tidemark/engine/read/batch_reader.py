@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.declare.arrival import input_name
-from tidemark.declare.co_process import CoProcess
 from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.fold.fold import FoldTask, write_fold
@@ -51,7 +50,7 @@ class DecodedBatch:
 
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
     tally: BatchStats = field(default_factory=BatchStats)
-    written: Mapping[str, WrittenRun] = field(default_factory=dict)
+    written: dict[str, WrittenRun] = field(default_factory=dict)
     is_kept: bool = True
 
     def release(self) -> None:
@@ -178,12 +177,10 @@ class BatchReader:
 
     def _is_alone(self, operator: Process, at_most: int) -> bool:
         """Whether a process has only its state: what depends on the whole batch, or goes elsewhere, needs a query."""
-        schema, handle = self.plan.schemas[operator.uid], self.plan.handles[operator.uid]
-        needs_more = operator.outputs or operator.operator_state or operator.takes_broadcast or schema.timers
-        # Joins would read the records twice, and a bucket keeps markers of folders that are written in vain.
-        if isinstance(operator, CoProcess) or needs_more or self.warehouse.worker_reader is None:
+        # A bucket keeps markers of folders that are written in vain.
+        if operator.takes_broadcast or operator.on_timer or self.warehouse.worker_reader is None:
             return False
-        return not handle or self.warehouse.reader_of(handle, at_most) is not None
+        return self._task(operator, None, at_most).needs_one_query
 
     def _in_passing(
         self, operator: Fold | Process, inputs: Mapping[str, DataFrame], recalled: Collection[str], *, kept: bool
@@ -210,15 +207,19 @@ class BatchReader:
     def _processed(self, operator: Process, records: DataFrame, at_most: int, observed: Observed) -> WrittenRun | None:
         with translate_spark_errors():
             placed = records.withColumn("_path", F.expr(NO_PATH))
-        task = ProcessTask(
+        done = write_process(self._task(operator, placed, at_most), self._folder(operator.uid), observed)
+        return None if done is None else done.passed
+
+    def _task(self, operator: Process, records: DataFrame | None, at_most: int) -> ProcessTask:
+        return ProcessTask(
             warehouse=self.warehouse,
             plan=self.plan,
             operator=operator,
             record=shape_of_records(self.pipeline, operator),
-            records=placed,
+            records=records,
             applied=at_most,
+            folder=self._folder(operator.uid),
         )
-        return write_process(task, self._folder(operator.uid), observed)
 
     def _folded(self, uid: str, records: DataFrame, at_most: int, observed: Observed) -> WrittenRun:
         task = FoldTask(
