@@ -1,8 +1,9 @@
 """One Spark session for all tests of the engine, and what they need around it."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline
 from tests.support.kafka import Topics
+from tidemark.engine.read import batch_reader
+from tidemark.engine.read.batch_stats import count_batch
 from tidemark.engine.session.session import SparkSettings, open_session
 
 Raw = Callable[[Sequence[bytes | None]], DataFrame]
@@ -53,3 +56,16 @@ def raw(spark: SparkSession) -> Raw:
 def line(spark: SparkSession, broker: str, topics: Topics, tmp_path: Path) -> KafkaSparkPipeline:
     """A pipeline over a fresh topic, whose checkpoints are made by the real job with plans by hand."""
     return KafkaSparkPipeline(spark, broker, topics, tmp_path)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The inputs that were counted by a query of their own."""
+    names: list[str] = []
+
+    def noted(inputs: Mapping[str, DataFrame], *given: Any, **named: Any) -> Any:
+        names.extend(inputs)
+        return count_batch(inputs, *given, **named)
+
+    monkeypatch.setattr(batch_reader, "count_batch", noted)
+    return names

@@ -38,6 +38,11 @@ from tidemark.testing.twin.memory import ManualClock
 PARTITIONS = 2
 
 
+def folders(plan: CheckpointPlan) -> dict[str, str]:
+    """The folder of each run of the first attempt, relative to the warehouse."""
+    return {uid: f"{table}/runs/{plan.id}.1" for uid, table in plan.tables.items()}
+
+
 class OpenAttempt:
     """An attempt that nobody revokes, unless a test does."""
 

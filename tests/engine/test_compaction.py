@@ -11,13 +11,18 @@ from pyspark.errors import PythonException
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline
 from tests.engine.test_folding import bodies
 from tests.engine.worker_ranges import by_workers
+from tests.support import spark_warehouse
 from tests.support.key_group_ranges import read_by_ranges
 from tests.support.readings import pipeline
 from tests.support.spark_warehouse import warehouse_of
+from tidemark.engine.state.resolve_sql import merge_levels as merge_with_spark
 from tidemark.engine.state.resolve_sql import resolve_state
+from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.errors import StateOverflowError
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.segments import LiveFile, Segment, WrittenFile
-from tidemark.model.state.compaction import Group, LevelPolicy, groups_of, is_top_light
+from tidemark.model.schema.operator_schema import OperatorSchema
+from tidemark.model.state.compaction import Group, LevelMerge, LevelPolicy, groups_of, is_top_light
 
 
 def grow(line: KafkaSparkPipeline, checkpoints: int, seed: int = 1) -> None:
@@ -113,6 +118,27 @@ def test_an_overflow_stops_the_compaction_and_names_the_key(line: KafkaSparkPipe
         read_by_ranges(str(line.root), schema, handle, line.now)
     with pytest.raises(PythonException, match=r"StateOverflowError: .* of key \(7, true\)"):
         by_workers(line.spark, line.root, schema, handle, line.now).collect()
+
+
+def test_spark_merges_what_only_it_can(line: KafkaSparkPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(line, 3)
+    before, merged = line.state("devices"), []
+    monkeypatch.setattr(OperatorSchema, "is_portable", False)
+
+    def noted(warehouse: SparkWarehouse, wanted: LevelMerge) -> WrittenRun:
+        merged.append(merge_with_spark(warehouse, wanted))
+        return merged[-1]
+
+    monkeypatch.setattr(spark_warehouse, "merge_with_spark", noted)
+    record = line.compact("devices", LevelPolicy.everything())
+    assert record is not None
+    assert [run.rows for run in merged] == [record.output.rows] == [len(before)]
+    assert line.state("devices", record.output) == before
+    with pytest.raises(StateOverflowError, match=r"of key \(7, true\)"):
+        for n in range(2):
+            line.send([{"device": str(n), "at": "2020-01-01T00:00:00Z", "count": 2**62, "group": 7, "ok": True}])
+            line.checkpoint()
+        line.compact("days", runs=2)
 
 
 def _kinds(line: KafkaSparkPipeline, uid: str) -> dict[int, set[str]]:

@@ -1,4 +1,4 @@
-"""A small batch is folded, tallied and written by the query that reads it; the long way is the oracle."""
+"""A small batch is folded, tallied and written by the query that counted it; the long way is the oracle."""
 
 import os
 import random
@@ -11,20 +11,17 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt, letters
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, OpenAttempt, folders, letters
 from tests.engine.test_folding import bodies
 from tests.support.kafka import Sent
 from tests.support.readings import ByDay, Device, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
-from tidemark.engine.read import batch_reader as intake
 from tidemark.engine.read import source
-from tidemark.engine.read.batch_stats import count_batch
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
 from tidemark.kafka.log import KafkaLog
-from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.offsets import TopicPartition
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
@@ -41,26 +38,9 @@ def passing(line: KafkaSparkPipeline, *more: str, **options: Any) -> KafkaSparkP
     return line
 
 
-def folders(plan: CheckpointPlan) -> dict[str, str]:
-    return {uid: f"{table}/runs/{plan.id}.1" for uid, table in plan.tables.items()}
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The inputs that were counted by a query of their own."""
-    names: list[str] = []
-
-    def noted(inputs: Mapping[str, DataFrame], *given: Any, **named: Any) -> Any:
-        names.extend(inputs)
-        return count_batch(inputs, *given, **named)
-
-    monkeypatch.setattr(intake, "count_batch", noted)
-    return names
-
-
 @pytest.mark.parametrize("more", [(), ("devices",)], ids=["alone", "with another"])
 def test_the_short_way_finds_what_the_long_one_finds(
-    line: KafkaSparkPipeline, more: tuple[str, ...], reads: list[str]
+    line: KafkaSparkPipeline, more: tuple[str, ...], counted: list[str]
 ) -> None:
     print(f"TIDEMARK_TEST_SEED={SEED} pytest {__file__}")
     chance = random.Random(SEED)
@@ -70,7 +50,7 @@ def test_the_short_way_finds_what_the_long_one_finds(
     line.send(sent)
     plan = line.plan()
     short, long = line.compute().read(plan, folders(plan)), line.compute().read(replace(plan, id=2))
-    assert reads == ["records"], "only the long way counts"
+    assert counted == ["records"], "only the long way counts"
     assert (short.facts, short.counts) == (long.facts, long.counts)
     assert short.count_rejected() == long.count_rejected() >= 3
     found = [batch.write_run("days", at) for batch, at in ((short, folders(plan)["days"]), (long, "long/2.1"))]
@@ -119,7 +99,7 @@ def test_an_overflow_names_the_key(line: KafkaSparkPipeline) -> None:
         line.checkpoint()
 
 
-def test_gaps_of_transactions_have_no_records(line: KafkaSparkPipeline, reads: list[str]) -> None:
+def test_gaps_of_transactions_have_no_records(line: KafkaSparkPipeline, counted: list[str]) -> None:
     passing(line)
     for end in ("abort", "commit"):
         line.topics.transaction(
@@ -127,13 +107,13 @@ def test_gaps_of_transactions_have_no_records(line: KafkaSparkPipeline, reads: l
         )
     plan = plan_of(line.pipeline, 1, {TopicPartition(line.topic, 0): (0, 8), TopicPartition(line.topic, 1): (0, 0)})
     batch = line.compute().read(plan, folders(plan))
-    assert (batch.facts.records, reads) == (3, [])
+    assert (batch.facts.records, counted) == (3, [])
     batch.close()
 
 
 @pytest.mark.parametrize("told", ["nothing", "too few", "no record at all"])
 def test_what_is_not_told_is_counted(
-    line: KafkaSparkPipeline, told: str, reads: list[str], monkeypatch: pytest.MonkeyPatch
+    line: KafkaSparkPipeline, told: str, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Observed.of
 
@@ -149,7 +129,7 @@ def test_what_is_not_told_is_counted(
     passing(line)
     line.send([GOOD] * 6)
     assert line.checkpoint().facts.records == 6
-    assert reads == ["records"]
+    assert counted == ["records"]
 
 
 @pytest.mark.parametrize("wrong", ["twice", "elsewhere"])

@@ -3,7 +3,7 @@
 import itertools
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,20 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, letters
+from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline, folders, letters
 from tests.engine.test_folding import bodies
 from tests.support.readings import Device, Reading
 from tests.support.spark import SparkPipeline, TwinPipeline
 from tidemark import Fold, KafkaSource, Pipeline, Process, Watermark, state
 from tidemark.engine.process import process_operator
-from tidemark.engine.read import batch_reader
-from tidemark.engine.read.batch_stats import count_batch
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.manifest import WrittenRun
-from tidemark.model.checkpoint.plan import CheckpointPlan
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1}
@@ -58,26 +55,9 @@ def looking(line: KafkaSparkPipeline, *more: str, **options: Any) -> KafkaSparkP
     return line
 
 
-def folders(plan: CheckpointPlan) -> dict[str, str]:
-    return {uid: f"{table}/runs/{plan.id}.1" for uid, table in plan.tables.items()}
-
-
 def rows_of(line: KafkaSparkPipeline, run: WrittenRun, below: str) -> list[dict[str, Any]]:
     tables = [pq.read_table(line.root / below / f.path, partitioning=None) for f in run.files]
     return pa.concat_tables(tables).drop_columns("_changed").to_pylist() if tables else []
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The inputs that were counted by a query of their own."""
-    names: list[str] = []
-
-    def noted(inputs: Mapping[str, DataFrame], *given: Any, **named: Any) -> Any:
-        names.extend(inputs)
-        return count_batch(inputs, *given, **named)
-
-    monkeypatch.setattr(batch_reader, "count_batch", noted)
-    return names
 
 
 @pytest.mark.parametrize("more", [(), ("devices",)], ids=["alone", "with another"])

@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 
 from tests.reading.ledger import UID, Ledger
 from tests.support.scale import cases
+from tidemark.context import Context
 from tidemark.engine.write.parquet_writer import written_run
-from tidemark.errors import StoreError
+from tidemark.errors import EngineError, StoreError
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.compaction import Group, LevelMerge, groups_of
+from tidemark.operations import compaction
+from tidemark.settings import load_settings
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
 from tidemark.testing.twin.merge import compact_rows
@@ -134,3 +138,19 @@ def test_a_full_disk_and_a_damaged_file_are_named(tmp_path: Path, monkeypatch: p
     path.write_bytes(b"x" * path.stat().st_size)
     with pytest.raises(StoreError, match="accounts cannot be compacted"):
         merge_levels(str(tmp_path), replace(merge, folder=f"{FOLDER}2"), written_run)
+
+
+@pytest.mark.parametrize("why", ["only Spark can", "too many bytes"])
+def test_spark_is_opened_for_what_it_alone_can_merge_and_for_very_large_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    ledger = Ledger.at(tmp_path)
+    merge = merge_of(ledger, ledger.checkpoint({("bank", 1): 1}))
+    context = Context(load_settings(root=tmp_path, warehouse=str(tmp_path), spark="sc://nowhere:1"))
+    assert compaction._merge(context, "ledger", merge).rows == 1, "otherwise without Spark, which is away"
+    if why == "only Spark can":
+        monkeypatch.setattr(OperatorSchema, "is_portable", False)
+    else:
+        monkeypatch.setattr(compaction, "_IN_PROCESS", merge.bytes - 1)
+    with pytest.raises(EngineError, match="nowhere"):
+        compaction._merge(context, "ledger", merge)

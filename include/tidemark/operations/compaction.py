@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _IN_PROCESS = 16 * 2**30
-"""Bytes of files that this process merges itself, some 30 MB of them per second and processor; Spark merges more."""
+"""Bytes of files that this process merges itself, some 20 MB of them per second and processor; Spark merges more."""
 
 
 def compact(
