@@ -15,7 +15,7 @@ from tests.support.kafka import Sent, Topics
 from tests.support.schema_registry import RegistryProcess, needs_registry, running_registry
 from tests.unit.formats.test_debezium import KEY_SCHEMA, VALUE_SCHEMA
 from tidemark.engine.read import batch_reader
-from tidemark.engine.read.frames import schema_ids
+from tidemark.engine.read.batch_reader import schema_ids
 from tidemark.kafka import schema_registry
 
 pytestmark = [needs_registry(), pytest.mark.slow]

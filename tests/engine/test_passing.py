@@ -1,4 +1,4 @@
-"""A small batch is folded, tallied and written by the query that counted it; the long way is the oracle."""
+"""A batch is folded, tallied and written by the query that reads it; the long way is the oracle."""
 
 import os
 import random
@@ -17,15 +17,25 @@ from tests.support.kafka import Sent
 from tests.support.readings import ByDay, Device, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
-from tidemark.engine.read import source
-from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
+from tidemark.engine.read import observed_batch_stats, source
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
+from tidemark.formats import Json
 from tidemark.kafka.log import KafkaLog
 from tidemark.model.core.offsets import TopicPartition
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1, "group": 1, "ok": True}
+
+
+@pytest.fixture(params=["small", "large"], autouse=True)
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs each test as for a small batch and as for a large one, which workers decode and report."""
+    found: str = request.param
+    if found == "large":
+        monkeypatch.setattr(observed_batch_stats, "_PARTITIONS", 0)
+        monkeypatch.setattr(Json, "workers_from", 0)
+    return found
 
 
 def passing(line: KafkaSparkPipeline, *more: str, **options: Any) -> KafkaSparkPipeline:
@@ -148,20 +158,6 @@ def test_a_read_that_is_not_exact_is_refused(
     line.send([GOOD] * 6)
     with pytest.raises(EngineError, match="inexact read"):
         line.checkpoint()
-
-
-@pytest.mark.parametrize(
-    ("partitions", "offsets", "small"),
-    [(2, 10, True), (16, 100, True), (17, 10, False), (2, 2**15, True), (2, 2**15 + 1, False)],
-)
-def test_few_partitions_with_few_offsets_are_small(partitions: int, offsets: int, small: bool) -> None:
-    made = Pipeline(
-        name="readings",
-        source=KafkaSource("t", Reading, event_time="at"),
-        operators=[Fold("days", key_by=("group", "ok"), state=ByDay)],
-    )
-    plan = plan_of(made, 1, {TopicPartition("t", p): (5, 5 + offsets) for p in range(partitions)})
-    assert ObservedBatchStats(made, plan, "records").is_small is small
 
 
 def test_a_topic_that_is_recreated_before_its_dead_letters_are_read_is_data_loss(

@@ -76,7 +76,7 @@ class Json(RecordFormat):
     """
 
     name = "json"
-    workers_from = 250_000
+    workers_from = 65_537
     reasons = reason_prefixes(
         Reason.NULL_VALUE,
         Reason.INVALID_UTF8,

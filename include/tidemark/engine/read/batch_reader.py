@@ -19,7 +19,7 @@ from tidemark.engine.fold.fold import FoldTask, write_fold
 from tidemark.engine.process.process_operator import ProcessTask, write_process
 from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emitted, filtered_sql, schema_ids
+from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emitted, filtered_sql
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
@@ -111,9 +111,12 @@ class BatchReader:
 
     def _read(self, names: Sequence[str], recalled: Collection[str] = (), *, in_passing: bool = True) -> DecodedBatch:
         first = self._first() if in_passing else None
+        reports = (
+            bool(names) and first is not None and ObservedBatchStats(self.pipeline, self.plan, names[0]).is_reported
+        )
         kept = first is None or len(self.pipeline.uids) > 1 or self.pipeline.gate is not None
         with translate_spark_errors():
-            inputs = {name: self._decoded(name) for name in names}
+            inputs = {name: self._decoded(name, reports=reports) for name in names}
             if kept:
                 inputs = {name: records.persist() for name, records in inputs.items()}
         try:
@@ -154,21 +157,23 @@ class BatchReader:
         needed = self.pipeline.inputs[name].format.needs_schemas_of is not None
         return self.open_book() if needed and self.open_book is not None else None
 
-    def _decoded(self, name: str) -> DataFrame:
+    def _decoded(self, name: str, *, reports: bool) -> DataFrame:
         book = self._book(name)
         its_format = None if book is None else book.bind(self.pipeline.inputs[name].format)
-        return decode(self.raw(name), self.pipeline, self.plan, name, its_format)
+        return decode(self.raw(name), self.pipeline, self.plan, name, its_format, reports=reports)
 
     def _folder(self, uid: str) -> RunFolder:
         return self.warehouse.folder(self.folders[uid])
 
     def _first(self) -> Fold | Process | None:
-        """Returns the first operator if it is a fold, or a process, that needs only the few records of one input."""
+        """Returns the first operator if the query that reads the batch can count it and write the run: see adr/0021."""
         uid, (name, *others) = self.pipeline.uids[0], self.pipeline.inputs
         if others or self.blocked or uid not in self.folders or self.plan.redrive_of(uid) is not None:
             return None
         schema, stats = self.plan.schemas[uid], ObservedBatchStats(self.pipeline, self.plan, name)
-        if schema.joins or limited_schema(schema) is not None or schema.keeps_late or not stats.is_small:
+        if schema.joins or limited_schema(schema) is not None or schema.keeps_late:
+            return None
+        if not (stats.is_small or stats.is_reported):
             return None
         found = next((o for o in self.pipeline.operators if o.uid == uid), None)
         if isinstance(found, Fold):
@@ -230,6 +235,19 @@ class BatchReader:
             folder=self._folder(uid),
         )
         return write_fold(records, task, observed)
+
+
+def schema_ids(raw: DataFrame, *, keys: bool = False) -> list[int]:
+    """Returns the ids of the schemas that values name by Confluent's frame; this action reads the records.
+
+    Args:
+        raw: the records.
+        keys: whether the schemas of message keys count too.
+    """
+    found = raw.selectExpr(f"explode(array({'key, value' if keys else 'value'})) AS framed")
+    named = found.where("octet_length(framed) >= 5 AND substr(framed, 1, 1) = X'00'")
+    ids = named.selectExpr("CAST(conv(hex(substr(framed, 2, 4)), 16, 10) AS BIGINT) AS id").distinct()
+    return sorted(row["id"] for row in ids.collect())
 
 
 def bound_format(raw: DataFrame, pipeline: Pipeline, name: str, open_book: OpenBook | None) -> RecordFormat | None:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.declare.pipeline import Pipeline
 from tidemark.declare.sources import KafkaSource
+from tidemark.engine.read.read_spans import SPANS, EventTimes
 from tidemark.engine.session.python_workers import decode_values
 from tidemark.formats.emitted_records import EMITTED_FORMAT
 from tidemark.formats.envelope import has_headers, split_payload, with_envelope
@@ -261,21 +262,14 @@ def as_argument(number: int, varying: str) -> str:
     return f"array(CAST({number} AS BIGINT))[CAST(coalesce(pmod({varying}, 1), 0) AS INT)]"
 
 
-def schema_ids(raw: DataFrame, *, keys: bool = False) -> list[int]:
-    """Returns the ids of the schemas that values name by Confluent's frame; this action reads the records.
-
-    Args:
-        raw: the records.
-        keys: whether the schemas of message keys count too.
-    """
-    found = raw.selectExpr(f"explode(array({'key, value' if keys else 'value'})) AS framed")
-    named = found.where("octet_length(framed) >= 5 AND substr(framed, 1, 1) = X'00'")
-    ids = named.selectExpr("CAST(conv(hex(substr(framed, 2, 4)), 16, 10) AS BIGINT) AS id").distinct()
-    return sorted(row["id"] for row in ids.collect())
-
-
 def decode(
-    raw: DataFrame, pipeline: Pipeline, plan: CheckpointPlan, name: str, format: RecordFormat | None = None
+    raw: DataFrame,
+    pipeline: Pipeline,
+    plan: CheckpointPlan,
+    name: str,
+    format: RecordFormat | None = None,
+    *,
+    reports: bool = False,
 ) -> DataFrame:
     """Returns one row per record: position, `event_time`, `record`, `_reason`, `_bytes`.
 
@@ -288,13 +282,14 @@ def decode(
         plan: the plan.
         name: name of the input.
         format: the format of its source with the schemas to decode by; None = the values name no schemas.
+        reports: whether the workers that decode report spans of offsets in the column `SPANS`.
     """
     source = pipeline.inputs[name]
     lateness = Lateness(logical_time_ms=plan.logical_time_ms, max_future=pipeline.max_future)
     here = [f"`{name}`" for name in _POSITION]
     headers = has_headers(source.schema)
     kept = [*here, "key", "value", *(["headers"] if headers else [])]
-    keyed = [*kept, ROW_KEY] if source.format.has_changes else kept
+    keyed = [*kept, *([ROW_KEY] if source.format.has_changes else []), *([SPANS] if reports else [])]
     event_time = _event_time(source, is_broadcast=name not in pipeline.sources)
     future = f"event_time > timestamp_micros({as_argument(lateness.limit_us, 'offset')})"
     late = f"CASE WHEN {FAULT} IS NULL AND {future} THEN '{Reason.IN_THE_FUTURE.value}' ELSE {FAULT} END"
@@ -302,7 +297,9 @@ def decode(
     unusable = " OR ".join(["_reason IS NOT NULL", *_doubts(pipeline, plan, name)])
     size = "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0)"
     count = sum(within.span for within in plan.ranges_of(name).values())
-    found = _decoded(raw.selectExpr(*kept), format or source.format, source.schema, keyed, count)
+    path = () if source.event_time is None else tuple(source.event_time.split("."))
+    times = EventTimes(path, lateness.limit_us) if reports else None
+    found = _decoded(raw.selectExpr(*kept), format or source.format, source.schema, keyed, (count, times))
     decoded = (
         (_with_parsed_key(found) if source.format.has_changes else found)
         .selectExpr(*keyed, FAULT, good, f"{event_time} AS event_time")
@@ -319,15 +316,18 @@ def decode(
         f"CASE WHEN {unusable} THEN key END AS key",
         f"CASE WHEN {unusable} THEN value END AS value",
         f"CASE WHEN {unusable} THEN headers END AS headers" if headers else _NO_HEADERS,
+        *([SPANS] if reports else []),
         *own,
     )
 
 
-def _decoded(raw: DataFrame, format: RecordFormat, record: FieldType, kept: Sequence[str], count: int) -> DataFrame:
+def _decoded(
+    raw: DataFrame, format: RecordFormat, record: FieldType, kept: Sequence[str], of: tuple[int, EventTimes | None]
+) -> DataFrame:
     """Decodes the value by its format, and adds the fields that Kafka itself has."""
     payload = split_payload(record)
     if payload.fields:
-        return with_envelope(decode_values(raw, format, payload, count), record, kept)
+        return with_envelope(decode_values(raw, format, payload, *of), record, kept)
     fault = f"CASE WHEN value IS NULL THEN '{Reason.NULL_VALUE.value}' END AS {FAULT}"
     return with_envelope(raw.selectExpr("*", fault), record, kept)
 

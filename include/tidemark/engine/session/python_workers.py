@@ -17,9 +17,10 @@ import pyarrow as pa
 from pyspark import cloudpickle as _untyped
 from pyspark.sql import DataFrame
 
-from tidemark.engine.process.arrow_values import struct_array
+from tidemark.engine.read.read_spans import SPANS, EventTimes, span_column
+from tidemark.engine.read.value_decoder import ValueDecoder
 from tidemark.formats.emitted_records import EMITTED_FORMAT
-from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, BadRecord, RecordFormat
+from tidemark.formats.record_format import FAULT, GOOD, ROW_KEY, RecordFormat
 from tidemark.model.core.types import FieldType
 
 cloudpickle: Any = _untyped
@@ -65,7 +66,14 @@ def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType, count: int = 0) -> DataFrame:
+def decodes_in_workers(format: RecordFormat, count: int) -> bool:
+    """Whether workers decode a number of values, rather than the format's expressions."""
+    return not format.has_expressions or (format.workers_from is not None and count >= format.workers_from)
+
+
+def decode_values(
+    raw: DataFrame, format: RecordFormat, record: FieldType, count: int = 0, times: EventTimes | None = None
+) -> DataFrame:
     """Decodes the column `value` by the format's expressions, or by `decode_one`; see `RecordFormat.decode`.
 
     Args:
@@ -73,13 +81,15 @@ def decode_values(raw: DataFrame, format: RecordFormat, record: FieldType, count
         format: the format.
         record: the struct that it returned.
         count: the number of rows, as far as it is known.
+        times: the event times of records whose spans the workers report in the column `SPANS`; None = they report none.
+            If it is given, `decodes_in_workers`.
     """
-    if format.has_expressions and (format.workers_from is None or count < format.workers_from):
+    if not decodes_in_workers(format, count):
         return format.decode(raw, record)
     there = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in raw.schema.fields)
-    work = pickle_by_value((format, record), [format])
-    row_key = f", {ROW_KEY} BINARY" if format.has_changes else ""
-    return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}{row_key}")
+    work = pickle_by_value((format, record, times), [format])
+    more = (f", {ROW_KEY} BINARY" if format.has_changes else "") + (f", {SPANS} STRING" if times else "")
+    return raw.mapInArrow(partial(_decoded, work), f"{there}, {FAULT} STRING, {GOOD} {record.sql}{more}")
 
 
 def encode_emitted(letters: DataFrame) -> DataFrame:
@@ -102,20 +112,15 @@ def _encoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _decoded(work: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    format, record = pickle.loads(work)  # noqa: S301  (Tidemark pickled it)
-    decode = format.decode_one
+    format, record, times = pickle.loads(work)  # noqa: S301  (Tidemark pickled it)
+    decoder = ValueDecoder(format, record)
     for batch in batches:
-        faults, found = list[str | None](), list[dict[str, Any] | None]()
-        for value in batch.column("value").to_pylist():
-            try:
-                found.append(decode(value, record))
-                faults.append(None)
-            except BadRecord as error:
-                found.append(None)
-                faults.append(str(error))
-        columns = [*batch.columns, pa.array(faults, pa.string()), struct_array(found, record)]
-        names = [*batch.schema.names, FAULT, GOOD]
+        faults, found = decoder.decode(batch.column("value"))
+        columns, names = [*batch.columns, faults, found], [*batch.schema.names, FAULT, GOOD]
         if format.has_changes:
             columns.append(pa.array([format.row_key(key) for key in batch.column("key").to_pylist()], pa.binary()))
             names.append(ROW_KEY)
+        if times is not None:
+            columns.append(span_column(batch, times.of(batch, found)))
+            names.append(SPANS)
         yield pa.RecordBatch.from_arrays(columns, names=names)
