@@ -38,6 +38,7 @@ import sys, time
 from tidemark.context import open_context
 from tidemark.operations import compaction
 
+compaction.yield_processors()
 while True:
     started = time.perf_counter()
     compaction.compact(open_context(), "{NAME}", full=True)

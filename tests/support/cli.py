@@ -121,7 +121,10 @@ class Command:
     def __call__(self, *arguments: str, **more: str) -> Answer:
         """Runs a command in this process, through the entry point of the console script."""
         out, err = io.StringIO(), io.StringIO()
-        with _environment(self.environment(**more)), _argv(arguments), redirect_stdout(out), redirect_stderr(err):
+        # A command that lowers its priority would lower that of all later tests.
+        unchanged = mock.patch.object(os, "nice", lambda by: by)
+        own = _environment(self.environment(**more))
+        with unchanged, own, _argv(arguments), redirect_stdout(out), redirect_stderr(err):
             code = _entered()
         return Answer(code, out.getvalue(), err.getvalue())
 

@@ -126,6 +126,7 @@ def compact(
       tidemark compact flights
       tidemark compact flights aircraft --full
     """
+    compaction.yield_processors()
     context = open_context()
     with ProgressListener() as progress:
         done = compaction.compact(context, pipeline, uid, full=full, listener=progress)

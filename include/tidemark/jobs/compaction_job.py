@@ -13,6 +13,7 @@ from tidemark.operations import compaction
 
 def compact(pipeline: str) -> dict[str, object]:
     """Compacts in this process; starts Spark only where it has to merge the state."""
+    compaction.yield_processors()
     done = compaction.compact(context.open_context(), pipeline)
     return {"compacted": [_label(*describe_owner(record.uid)) for record in done]}
 

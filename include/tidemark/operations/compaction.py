@@ -1,6 +1,8 @@
 """Compacts the runs of the newest checkpoint into `base` while checkpoints continue; describes the levels."""
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,8 +29,19 @@ if TYPE_CHECKING:
     from tidemark.answers.checkpoint_details import AdoptedCompaction, RowsPerFile, StateLayers
 
 
+_NICENESS = 10
+"""How far the priority is lowered, of 19: this process gets a tenth of the time of another one, if both need it."""
 _IN_PROCESS = 16 * 2**30
 """Bytes of files that this process merges itself, some 20 MB of them per second and processor; Spark merges more."""
+
+
+def yield_processors() -> None:
+    """Lets all other processes of this machine go first, for the rest of this one, which only compacts.
+
+    Checkpoints continue meanwhile, and their client and Spark may need the processors.
+    """
+    with suppress(AttributeError, OSError):  # not on every system, or the priority is lower already
+        os.nice(_NICENESS)
 
 
 def compact(

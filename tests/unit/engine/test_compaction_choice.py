@@ -1,6 +1,9 @@
 """Which levels are compacted: a pure choice; every output covers exactly its input, on forks too."""
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -169,3 +172,9 @@ def test_everything_is_rewritten_on_demand_if_that_changes_anything() -> None:
     run = Handle().segment(RUNS, 0, live(1, 1)).due(policy=whole)
     assert run is not None and run.is_deepest
     assert due(PLAIN, StateHandle(), [], whole) is None
+
+
+def test_a_process_that_only_compacts_lets_others_go_first() -> None:
+    script = "import os; from tidemark.operations import compaction; compaction.yield_processors(); print(os.nice(0))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == min(19, os.nice(0) + 10)
