@@ -32,18 +32,18 @@ AnyCase = Case | Backfill
 QUICK = os.environ.get("BENCH") == "quick"
 UPDATES = 1_000 if QUICK else 20_000
 EVERY = (
-    *("tidemark", "tidemark-server", "append", "append-log", "merge", "merge-log"),
-    *("delta-merge", "delta-vectors", "overwrite", "flink"),
+    *("tidemark", "tidemark-server", "append", "append-log", "python-state", "merge", "merge-log"),
+    *("delta-merge", "delta-vectors", "delta-rs", "overwrite", "flink"),
 )
-MAIN = ("tidemark", "tidemark-server", "append", "append-log", "merge", "delta-merge", "flink")
+MAIN = ("tidemark", "tidemark-server", "append", "append-log", "merge", "delta-merge", "delta-rs", "flink")
 LIGHT = ("tidemark", "append", "append-log", "delta-merge", "flink")
 LARGE = ("tidemark", "tidemark-server", "append", "flink")
 FRESH = ("tidemark", "tidemark-server", "append", "append-tuned")
 SMALL = ("tidemark", "tidemark-server", "append", "merge", "delta-merge", "overwrite", "flink")
 RESTORED = ("tidemark", "append", "delta-merge", "flink")
 RESTORED_LARGE = ("tidemark", "append", "flink")
-BEST = ("tidemark", "tidemark-server", "append")
-"""Tidemark in both of its ways and Structured Streaming at its best setting; they run more rounds, for the ratios."""
+BEST = ("tidemark", "tidemark-server", "append", "flink")
+"""The closest systems run more rounds, for ratios and crossings: Tidemark in both of its ways, append, and Flink."""
 KEPT = ("tidemark", "tidemark-server", "append", "delta-merge", "delta-vectors", "flink")
 YEAR = ("tidemark", "append", "merge", "delta-merge", "flink")
 
@@ -74,7 +74,11 @@ def _by_size() -> list[Case]:
     """Every system at 0.5 M keys; to save time, larger sizes leave out the systems that are slow at that size."""
     half, two, eight = 500_000, 2_000_000, 8_000_000
     choices = [Stage("c", _workload(half, UPDATES, choice), 3, LIGHT) for choice in ("zipf", "sliding")]
-    churn = [Stage("b", _workload(two, n), 3, LIGHT) for n in (2_000, 200_000)]
+    churn = [
+        Stage("b", _workload(two, n), rounds, kinds)
+        for n in (2_000, 200_000)
+        for rounds, kinds in ((3, LIGHT), (9, BEST))
+    ]
     idle = Stage("h", _workload(half, 0), 2, EVERY)
     return [
         Case(0, (*_rounds(half, EVERY), *choices, idle), restored=RESTORED, counted=7),

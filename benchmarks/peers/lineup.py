@@ -60,6 +60,18 @@ def _streaming(sink: "Sink", *, changelog: bool) -> Make:
     return made
 
 
+def _python_state(place: Place, _: str) -> Peer:
+    from benchmarks.peers.python_state import PythonStatePeer
+
+    return PythonStatePeer(place, "append", changelog=False)
+
+
+def _delta_rs(place: Place, _: str) -> Peer:
+    from benchmarks.peers.delta_rs import DeltaRsPeer
+
+    return DeltaRsPeer(place)
+
+
 def _batch(change: "Change") -> Make:
     def made(place: Place, _: str) -> Peer:
         from benchmarks.peers.batch import BatchPeer
@@ -83,6 +95,8 @@ KINDS = {
     "append-log": Kind(_streaming("append", changelog=True)),
     "merge": Kind(_streaming("merge", changelog=False)),
     "merge-log": Kind(_streaming("merge", changelog=True)),
+    "python-state": Kind(_python_state),
+    "delta-rs": Kind(_delta_rs, has_driver=False),
     "delta-merge": Kind(_batch("merge")),
     "delta-vectors": Kind(_batch("merge with deletion vectors")),
     "overwrite": Kind(_batch("overwrite")),

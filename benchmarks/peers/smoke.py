@@ -24,7 +24,7 @@ QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 """JVM options for a short-lived Spark."""
 LEFT_OUT = ("append-log", "merge", "append-tuned")
 """Settings that the other two peers of Structured Streaming cover together, and settings of the JVM alone."""
-SMOKED = tuple(name for name, kind in KINDS.items() if kind.has_driver and name not in LEFT_OUT)
+SMOKED = tuple(name for name, kind in KINDS.items() if (kind.has_driver or name == "delta-rs") and name not in LEFT_OUT)
 RETAINED = ("tidemark", "append", "delta-merge")
 KEPT = 2
 MONTHS = 2

@@ -11,6 +11,8 @@ TITLES = {
     "append-log": "Structured Streaming, append, change log",
     "merge": "Structured Streaming, MERGE",
     "merge-log": "Structured Streaming, MERGE, change log",
+    "python-state": "Structured Streaming, transformWithState in Python",
+    "delta-rs": "delta-rs MERGE",
     "delta-merge": "Delta MERGE, copy-on-write",
     "delta-vectors": "Delta MERGE, deletion vectors",
     "overwrite": "full overwrite",

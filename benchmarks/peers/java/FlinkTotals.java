@@ -177,8 +177,9 @@ public final class FlinkTotals {
         private KafkaConsumer<byte[], byte[]> consumer() {
             Properties options = new Properties();
             options.put("bootstrap.servers", bootstrap);
-            options.put("fetch.max.wait.ms", "20");
-            options.put("max.poll.records", "5000");
+            options.put("fetch.max.wait.ms", "1");
+            options.put("max.poll.records", "50000");
+            options.put("max.partition.fetch.bytes", String.valueOf(8 << 20));
             ByteArrayDeserializer bytes = new ByteArrayDeserializer();
             KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options, bytes, new ByteArrayDeserializer());
             consumer.assign(offsets.keySet().stream().map(p -> new TopicPartition(topic, p)).toList());
