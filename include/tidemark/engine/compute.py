@@ -21,7 +21,9 @@ from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
 from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch
 from tidemark.engine.fold.passed_run import PassedRun
 from tidemark.engine.process.due_timers import DueKeys, find_due
-from tidemark.engine.process.process_operator import ProcessFrame, ProcessTask, rows_to_send, run_flat_map, run_process
+from tidemark.engine.process.process_frame import ProcessFrame
+from tidemark.engine.process.process_operator import ProcessTask, rows_to_send, run_flat_map, run_process
+from tidemark.engine.process.subtasks import held_keys
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
 from tidemark.engine.read.batch_stats import counts_of
 from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
@@ -211,8 +213,9 @@ class SparkBatch:
         if self._plan.schemas[uid].timers is None:
             return None
         if uid not in self._due:
-            applied = self.counts[uid].applied
-            self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now, applied)
+            operator = self._compute.pipeline.operator(uid)
+            held = held_keys(operator, self.counts[uid].applied) if isinstance(operator, Process) else 0
+            self._due[uid] = find_due(self._compute.warehouse, self._plan, uid, self._now, held)
         return self._due[uid]
 
     def _close(self, operator: Fold | IntervalJoin) -> ClosedWindows:

@@ -1,23 +1,37 @@
 """The worker of a process operator without Spark: batches in, batches out (operator state of one task)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.operator_lists import PIPELINE, Order
 from tests.support.spark import TwinPipeline
 from tidemark.engine.process import process_worker
 from tidemark.engine.process.arrow_values import arrow_type
-from tidemark.engine.process.process_worker import LETTER, LISTS, RECORD, RUN, Work, left_of, stored_type, work_through
+from tidemark.engine.process.process_worker import (
+    GROUP,
+    LETTER,
+    LISTS,
+    RECORD,
+    RUN,
+    Work,
+    left_of,
+    stored_type,
+    work_through,
+)
 from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.model.checkpoint.segments import OperatorState, Part
+from tidemark.model.schema.key_groups import key_group_ranges
 from tidemark.processing.live_operator_state import OperatorStateType
 from tidemark.processing.processor import Processing
 from tidemark.processing.shapes import record_shape
 
 
-def given() -> tuple[Any, OperatorState]:
+def given_lists() -> tuple[Any, OperatorState]:
     """The operator, and lists that hold seven samples and two rules."""
     records = [Order("a", "append", "samples", f"s{n}") for n in range(7)]
     records += [Order("a", "append", "rules", f"r{n}") for n in range(2)]
@@ -46,7 +60,7 @@ def batch(orders: list[Order]) -> pa.RecordBatch:
 @pytest.fixture
 def as_task(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`as_task(n, orders)`: the rows that task n of three sends back."""
-    operator, state = given()
+    operator, state = given_lists()
     lists = OperatorStateType.of(operator, state, 3)
     processing = Processing.of(operator, PIPELINE.schemas()["o"], 2, lists=lists)
     blob = pickle_by_value(Work(processing=processing, record=record_shape(Order)), ())
@@ -91,10 +105,44 @@ def test_a_task_that_changes_nothing_or_has_no_records_says_nothing(as_task: Any
 
 
 def test_what_silent_tasks_have_is_carried_over() -> None:
-    operator, state = given()
+    operator, state = given_lists()
     lists = OperatorStateType.of(operator, state, 3)
     assert lists is not None
     made = {x.name: x.elements for x in lists.join_parts({1: {"samples": Part(elements=("x",))}}).lists}
     assert made == {"samples": ("s0", "s1", "s2", "x", "s5", "s6"), "rules": ("r0", "r1")}
     cleared = lists.join_parts({2: {"rules": Part(elements=("y",), cleared=True)}, 0: {"rules": Part(elements=("x",))}})
     assert {x.name: x.elements for x in cleared.lists}["rules"] == ("x", "y")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    groups=st.integers(1, 12),
+    tasks=st.integers(1, 3),
+    parts=st.integers(2, 6),
+    found=st.lists(st.integers(0, 11), max_size=30),
+    size=st.integers(1, 7),
+    data=st.data(),
+)
+def test_the_parts_of_a_task_cover_its_key_groups_and_its_records_in_order(
+    groups: int, tasks: int, parts: int, found: list[int], size: int, data: st.DataObject
+) -> None:
+    tasks = min(tasks, groups)
+    number = data.draw(st.integers(0, tasks - 1))
+    own = key_group_ranges(groups, tasks)[number]
+    mine = sorted(g for g in found if own.first <= g <= own.last)
+    batches = [
+        pa.RecordBatch.from_pydict({GROUP: pa.array(mine[n : n + size], pa.int32()), "record": mine[n : n + size]})
+        for n in range(0, len(mine), size)
+    ]
+    operator, _ = given_lists()
+    schema = replace(PIPELINE.schemas()["o"], key_groups=groups)
+    processing = Processing.of(operator, schema, 2)
+    work = Work(processing=processing, record=record_shape(Order), tasks=tasks, parts=parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_worker, "_task", lambda: number)
+        told = list(process_worker._by_part(work, iter(batches)))
+    ranges = [within for within, _ in told]
+    assert [g for r in ranges for g in range(r.first, r.last + 1)] == list(range(own.first, own.last + 1))
+    assert [[v for b in held for v in b["record"].to_pylist()] for _, held in told] == [
+        [g for g in mine if r.first <= g <= r.last] for r in ranges
+    ]

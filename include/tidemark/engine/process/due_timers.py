@@ -43,7 +43,7 @@ class DueKeys:
                 self.keys.unpersist()
 
 
-def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now, applied: int) -> DueKeys:
+def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now, held: int) -> DueKeys:
     """Looks for stored timers between the frontier before the batch and the one after it.
 
     Row groups without such a timer are skipped by their statistics. A frontier that has not moved needs no query.
@@ -53,7 +53,7 @@ def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now
         plan: the plan that is executed.
         uid: the operator, which has timers.
         now: the clocks after the batch.
-        applied: how many records the operator applies.
+        held: how many keys a task may have to hold; see `held_keys`.
 
     Raises:
         EngineError, StoreError: Spark failed, or a version of the state is missing.
@@ -70,7 +70,7 @@ def find_due(warehouse: SparkWarehouse, plan: CheckpointPlan, uid: str, now: Now
             last if rules.before_ms is None else f"{last} AND {name} > {dialect.instant(rules.before_ms)}"
         )
 
-    if warehouse.reader_of(plan.handles[uid], applied) is not None:
+    if warehouse.reader_of(plan.handles[uid], held) is not None:
         return DueKeys(rules=rules, condition=due(DUCKDB))
     with translate_spark_errors():
         stored = warehouse.stored_rows(schema, plan.handles[uid]).where(due(SPARK))

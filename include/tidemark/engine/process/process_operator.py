@@ -20,28 +20,31 @@ from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.operators import Process
 from tidemark.engine.process.arrow_values import object_reader
 from tidemark.engine.process.due_timers import DueKeys
+from tidemark.engine.process.process_frame import ProcessFrame, keep_output, run_of
 from tidemark.engine.process.process_worker import (
-    FAILED,
     FIRED,
     FLUSH,
-    LETTER,
-    LISTS,
+    GROUP,
     RECORD,
     RUN,
     STORED,
     ResultBatches,
     Work,
-    left_of,
     positioned,
-    rebuild_error,
     record_column,
     run_type,
     stored_type,
-    tag_of,
     work_through,
 )
-from tidemark.engine.process.subtasks import parallelism, partition_by_task, shuffle_tasks
-from tidemark.engine.read.frames import NO_PATH, access_sql, letter_columns, with_keys
+from tidemark.engine.process.subtasks import (
+    group_sql,
+    held_keys,
+    lookup_parts,
+    parallelism,
+    partition_by_task,
+    shuffle_tasks,
+)
+from tidemark.engine.read.frames import NO_PATH, access_sql, with_keys
 from tidemark.engine.read.several_inputs import input_number_sql
 from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -50,10 +53,8 @@ from tidemark.engine.state.state_files import KeyReader, SparkWarehouse, WorkerR
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run, write_rows
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
-from tidemark.model.checkpoint.manifest import UidCounts, WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
-from tidemark.model.checkpoint.segments import OperatorState, Part
-from tidemark.model.checkpoint.sinks import ROW_ID
+from tidemark.model.checkpoint.segments import OperatorState
 from tidemark.model.core.ttl import Now
 from tidemark.model.core.types import FieldType
 from tidemark.model.retention.erasure import BlockedKey
@@ -105,7 +106,7 @@ class ProcessTask:
         if has_more or self.folder is None or self.applied > _SMALL:
             return False
         handle = self.plan.handles[self.operator.uid]
-        return not handle or self.warehouse.reader_of(handle, self.applied) is not None
+        return not handle or self.warehouse.reader_of(handle, held_keys(self.operator, self.applied)) is not None
 
     @cached_property
     def lists(self) -> OperatorStateType | None:
@@ -114,93 +115,6 @@ class ProcessTask:
             return None
         given = self.plan.operator_states.get(self.operator.uid, OperatorState())
         return OperatorStateType.of(self.operator, given, parallelism(self.warehouse.session, self.schema))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessFrame:
-    """The output of a function for a batch, kept until it is released.
-
-    Attributes:
-        operator: the operator of the function.
-        rows: all rows; see `process_worker`.
-        counts: number of rows of each kind.
-        operator_state: the combined lists of its tasks; None if it declares none.
-        fired: how many timers have fired.
-        passed: the run, if it is written; then nothing is kept.
-    """
-
-    operator: Process | FlatMap
-    rows: DataFrame
-    counts: Mapping[int, int]
-    operator_state: OperatorState | None = None
-    fired: int = 0
-    passed: WrittenRun | None = None
-
-    def counted(self, counts: UidCounts, failed_again: int) -> UidCounts:
-        """Returns the counts of the operator after its function; `failed_again`: of redriven records."""
-        return counts.after(
-            failed=self.failed,
-            emitted=self.emitted,
-            operator_state=self.operator_state,
-            failed_again=failed_again,
-            fired=self.fired,
-        )
-
-    @property
-    def emitted(self) -> dict[str, int]:
-        """The number of emitted records per output, by its uid."""
-        return {output.uid: self.counts.get(tag_of(n), 0) for n, output in enumerate(self.operator.outputs)}
-
-    @property
-    def failed(self) -> int:
-        """The number of records that the function failed on."""
-        return self.counts.get(LETTER, 0)
-
-    @property
-    def written(self) -> int:
-        """The number of rows of the run."""
-        return self.counts.get(RUN, 0)
-
-    @property
-    def run(self) -> DataFrame | None:
-        """The rows of the run; None if it is written."""
-        return _run_of(self.rows) if self.passed is None else None
-
-    def records(self, output: str) -> DataFrame:
-        """The records of an output in the form of decoded records, for operators that read them."""
-        n = self._number(output)
-        here = ("topic", "`partition`", "`offset`", "_path", "event_time AS timestamp", "event_time")
-        record = f"{record_column(n)} AS record"
-        nothing = ("CAST(NULL AS STRING) AS _reason", "CAST(NULL AS BINARY) AS key", "CAST(NULL AS BINARY) AS value")
-        return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(*here, record, *nothing)
-
-    def sunk(self, output: str) -> DataFrame:
-        """The records of an output in the columns of a sink."""
-        n = self._number(output)
-        places = (f"'{output}'", "topic", "`partition`", "`offset`", "_path")
-        own = [f"{sql} AS {name}" for sql, (name, _) in zip(places, ROW_ID, strict=True)]
-        return self.rows.where(f"_tag = {tag_of(n)}").selectExpr(f"{record_column(n)}.*", *own)
-
-    def _number(self, output: str) -> int:
-        return [made.uid for made in self.operator.outputs].index(output)
-
-    def letters(self, records: DataFrame, emitted: FieldType | None, at: str = "record") -> DataFrame:
-        """Returns dead letters for the records that the function failed on, in `letter_columns`."""
-        place = ["topic", "partition", "offset", "_path"]
-        why = self.rows.where(f"_tag = {LETTER}").select(*place, "why")
-        return records.join(why, place).selectExpr(*letter_columns(self.operator.uid, "why", emitted, at))
-
-    def count_failed(self, redriven: DataFrame) -> int:
-        """Counts the redriven records, which have `_path`, that the function failed on."""
-        place = ["topic", "partition", "offset", "_path"]
-        failed = self.rows.where(f"_tag = {LETTER}").select(*place)
-        return failed.join(redriven.select(*place), place, "left_semi").count()
-
-    def release(self) -> None:
-        """Releases the cached rows."""
-        if self.passed is None:
-            with translate_spark_errors():
-                self.rows.unpersist()
 
 
 def run_process(task: ProcessTask) -> ProcessFrame:
@@ -242,7 +156,7 @@ def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> P
         fired = F.sum(F.when(tag == FIRED, F.col("why").cast("bigint"))).alias("fired")
         others = F.count_if(~tag.isin(RUN, FIRED)).alias("others")
         returned = _streamed(task)
-        rows = _run_of(observed.on(returned, RETURNED, F.count_if(tag == RUN).alias("rows"), fired, others))
+        rows = run_of(observed.on(returned, RETURNED, F.count_if(tag == RUN).alias("rows"), fired, others))
         # Behind the tasks of the function: fewer of those would have several ranges of keys each.
         order = ["_key_group", *(k.name for k in schema.keys)]
         done = write_rows(rows.repartition(1), order, folder, 1, schema.bounded_columns, observed)
@@ -258,39 +172,6 @@ _SMALL = 65_536
 """Records of a batch whose run is written by one task."""
 RETURNED = "returned"
 """Name of the observation of what workers return."""
-
-
-def _run_of(rows: DataFrame) -> DataFrame:
-    run = rows.where(f"_tag = {RUN}").selectExpr("run.*")
-    return run.withColumn("_key_group", F.col("_key_group").cast("int"))
-
-
-def keep_output(operator: Process | FlatMap, rows: DataFrame) -> tuple[ProcessFrame, dict[int, dict[str, Part]]]:
-    """Computes and counts the output of a function.
-
-    Args:
-        operator: the operator of the function.
-        rows: what its workers return; persisted.
-
-    Returns:
-        The output, and the parts of lists that tasks have left, by task.
-
-    Raises:
-        ProcessFunctionError, StateOverflowError, EngineError: see `run_process`; the rows are released.
-    """
-    with translate_spark_errors():
-        place = F.struct("topic", "partition", "offset", "_path", "why")
-        lists = F.collect_list(F.when(F.col("_tag").isin(LISTS, FIRED), F.col("why")))
-        seen = (F.count(F.lit(1)).alias("rows"), F.min(place).alias("first"), lists.alias("lists"))
-        found = rows.groupBy("_tag").agg(*seen).collect()
-    told = {r["_tag"]: r["lists"] for r in found}
-    fired = sum(map(int, told.get(FIRED, ())))
-    made = ProcessFrame(operator=operator, rows=rows, counts={r["_tag"]: r["rows"] for r in found}, fired=fired)
-    failure = next((r["first"]["why"] for r in found if r["_tag"] == FAILED), None)
-    if failure is not None:
-        made.release()
-        raise rebuild_error(failure)
-    return made, dict(map(left_of, told.get(LISTS, ())))
 
 
 def rows_to_send(plan: CheckpointPlan, uid: str, rows: DataFrame) -> DataFrame:
@@ -316,10 +197,13 @@ def _streamed(task: ProcessTask) -> DataFrame:
     schema, operator = task.schema, task.operator
     keys = [f"_k{n}" for n in range(len(schema.keys))]
     handle = task.plan.handles[operator.uid]
-    make = task.warehouse.reader_of(handle, task.applied)
-    rows, tasks = _with_stored_rows(task, keys) if handle and make is None else _records_alone(task, keys)
+    make = task.warehouse.reader_of(handle, held_keys(operator, task.applied))
+    if handle and make is None:
+        rows, tasks, parts = *_with_stored_rows(task, keys), 1
+    else:
+        rows, tasks, parts = _records_alone(task, keys)
     columns = returned_columns(operator, run_type(schema))
-    return rows.mapInArrow(partial(work_through, _work(task, _reader(task, make), tasks)), columns)
+    return rows.mapInArrow(partial(work_through, _work(task, _reader(task, make), tasks, parts)), columns)
 
 
 def _reader(task: ProcessTask, make: WorkerReader | None) -> KeyReader | None:
@@ -339,14 +223,20 @@ def _with_stored_rows(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, in
     return apart.sortWithinPartitions(*_order(task, [*keys, "_tag"])), tasks
 
 
-def _records_alone(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int]:
-    """Returns the records of each task by key, and the number of tasks, of which each has a range of key groups."""
+def _records_alone(task: ProcessTask, keys: list[str]) -> tuple[DataFrame, int, int]:
+    """Returns the records of each task by key, the number of tasks, each with a range of key groups, and of its parts.
+
+    If there are several parts, the records are ordered by key group first.
+    """
     session = task.warehouse.session
     tasks = shuffle_tasks(session, task.schema) if task.lists is None else task.lists.tasks
     if task.records is None:
-        return session.range(0, tasks, 1, tasks), tasks
-    records = _records(task, task.records, keys).drop("_tag", "stored")
-    return partition_by_task(records, task.schema, tasks).sortWithinPartitions(*_order(task, keys)), tasks
+        return session.range(0, tasks, 1, tasks), tasks, 1
+    records, order = _records(task, task.records, keys).drop("_tag", "stored"), _order(task, keys)
+    parts = lookup_parts(task.operator, task.applied, tasks)
+    if parts > 1:
+        records, order = records.withColumn(GROUP, F.expr(group_sql(task.schema))), [GROUP, *order]
+    return partition_by_task(records, task.schema, tasks).sortWithinPartitions(*order), tasks, parts
 
 
 def _order(task: ProcessTask, keys: list[str]) -> list[str | Column]:
@@ -356,7 +246,7 @@ def _order(task: ProcessTask, keys: list[str]) -> list[str | Column]:
     return [*order, "topic", "partition", "offset", "_path"]
 
 
-def _work(task: ProcessTask, reader: KeyReader | None, tasks: int) -> bytes:
+def _work(task: ProcessTask, reader: KeyReader | None, tasks: int, parts: int) -> bytes:
     plan, schema, operator = task.plan, task.schema, task.operator
     shape = task.record
     rules = None if task.due is None else task.due.rules
@@ -372,7 +262,7 @@ def _work(task: ProcessTask, reader: KeyReader | None, tasks: int) -> bytes:
     authors += [cls for found in shapes for cls in found.classes]
     authors += [operator.operator_state] if operator.operator_state else []
     authors += [type(next(iter(rows.values()))) for rows in task.broadcast.values() if rows]
-    return pickle_by_value(Work(processing=processing, record=shape, reader=reader, tasks=tasks), authors)
+    return pickle_by_value(Work(processing=processing, record=shape, reader=reader, tasks=tasks, parts=parts), authors)
 
 
 def _records(task: ProcessTask, records: DataFrame, keys: list[str]) -> DataFrame:

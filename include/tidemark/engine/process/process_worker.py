@@ -13,6 +13,7 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext, cloudpickle
@@ -23,7 +24,7 @@ from tidemark.errors import ProcessFunctionError, StateOverflowError, TidemarkEr
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.segments import Part
 from tidemark.model.core.types import FieldType
-from tidemark.model.schema.key_groups import group_of, key_group_ranges
+from tidemark.model.schema.key_groups import KeyGroupRange, group_of, key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.emitted_rows import RowEncoder
 from tidemark.processing.process_records import Emitted, Output, PositionedRecord
@@ -37,6 +38,8 @@ OTHERS = 6
 _OUTPUT, _ITEM = attrgetter("output"), itemgetter(2)
 KeyRows = tuple[Any, list[Any], Iterable[PositionedRecord]]
 """A key, its stored rows and its records."""
+GROUP = "_group"
+"""The column with the key group of a record."""
 FLUSH = 10_000
 """Number of rows of one kind that are sent back in one batch."""
 _TEXT = FieldType("str", nullable=True)
@@ -52,12 +55,15 @@ class Work:
         record: shape of its records.
         reader: looks up the stored rows of keys; None = they are in the stream.
         tasks: number of tasks of a reader, each with a range of key groups.
+        parts: number of ranges in which a task looks up its keys, one after the other. If it is more than one, the
+            stream has the column `GROUP` and is ordered by it.
     """
 
     processing: Processing
     record: Shape
     reader: KeyReader | None = None
     tasks: int = 1
+    parts: int = 1
 
     @property
     def schema(self) -> OperatorSchema:
@@ -94,7 +100,7 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     Args:
         blob: a pickled `Work`.
         batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_path`, `event_time`, `_at`, record, stored;
-            without `_tag` and stored if a reader looks these up.
+            without `_tag` and stored if a reader looks these up, and with `GROUP` if it does so in parts.
     """
     work: Work = cloudpickle.loads(blob)
     task = _task()
@@ -154,28 +160,56 @@ def _by_key(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
 def _looked_up(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
     """Yields the keys of a stream of records with the stored rows that this task looks up, then keys with due timers.
 
-    Without records, the stream has only the number of the task.
+    It does so for one part of its key groups after the other. Without records, the stream has only the task's number.
     """
-    held = [batch for batch in batches if "record" in batch.schema.names]
-    stored = _find_stored(work, held)
-    for key, group in groupby(_rows(work, iter(held)), key=itemgetter(0)):
-        yield key, stored.pop(key, []), map(_ITEM, group)
-    for key, rows in stored.items():
-        yield key, rows, ()
+    for within, held in _by_part(work, batches):
+        stored = _find_stored(work, within, held)
+        for key, group in groupby(_rows(work, iter(held)), key=itemgetter(0)):
+            yield key, stored.pop(key, []), map(_ITEM, group)
+        for key, rows in stored.items():
+            yield key, rows, ()
 
 
-def _find_stored(work: Work, held: Sequence[pa.RecordBatch]) -> dict[tuple[Any, ...], list[Any]]:
+def _by_part(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[KeyGroupRange, list[pa.RecordBatch]]]:
+    """Yields each part of the task's key groups with its records, also those without any."""
+    own = key_group_ranges(work.schema.key_groups, work.tasks)[_task()]
+    every = (batch for batch in batches if "record" in batch.schema.names)
+    if work.parts == 1:
+        yield own, list(every)
+        return
+    size = own.last - own.first + 1
+    parts = [
+        KeyGroupRange(own.first + part.first, own.first + part.last)
+        for part in key_group_ranges(size, min(work.parts, size))
+    ]
+    held: list[pa.RecordBatch] = []
+    at = 0
+    for batch in every:
+        groups, start = batch.column(GROUP).to_numpy(), 0
+        while start < len(groups):
+            end = int(np.searchsorted(groups, parts[at].last, side="right"))
+            if end > start:
+                held.append(batch.slice(start, end - start))
+            if end < len(groups):
+                yield parts[at], held
+                held, at = [], at + 1
+            start = end
+    for part in parts[at:]:
+        yield part, held
+        held = []
+
+
+def _find_stored(work: Work, within: KeyGroupRange, held: Sequence[pa.RecordBatch]) -> dict[tuple[Any, ...], list[Any]]:
     schema, reader = work.schema, work.reader
     assert reader is not None  # noqa: S101  (for the type checker: the caller has looked)
     keys = pa.schema([(k.name, arrow_type(k.type)) for k in schema.keys])
     own = [f"_k{n}" for n in range(len(schema.keys))]
     wanted = [pa.table(batch.select(own).columns, names=keys.names).cast(keys) for batch in held]
-    within = key_group_ranges(schema.key_groups, work.tasks)[_task()]
     for batch in filter(len, wanted):
         # Stored rows of a key in another task's range would go unnoticed.
         first = tuple(stored_reader(k.type)(batch[k.name].slice(0, 1).combine_chunks())[0] for k in schema.keys)
         if not within.first <= group_of(schema, first) <= within.last:
-            raise RuntimeError(f"{schema.uid}: key {first} is in a task that has only key groups {within}")
+            raise RuntimeError(f"{schema.uid}: key {first} is among those of key groups {within}")
     rows = reader(within, pa.concat_tables(wanted) if wanted else keys.empty_table())
     of, key_columns = stored_type(schema), [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
     columns = [rows[name].combine_chunks() for name, _ in of.fields]

@@ -52,16 +52,16 @@ class SparkWarehouse:
     arrow: ArrowSystem = this_machine
     worker_reader: WorkerReader | None = None
 
-    def reader_of(self, handle: StateHandle, keys: int) -> WorkerReader | None:
+    def reader_of(self, handle: StateHandle, held: int) -> WorkerReader | None:
         """Returns the reader with which workers look up keys themselves; None = Spark has to join.
 
-        Workers hold the keys of their tasks in memory. Those of a cluster may lack libraries and the folder.
+        Workers hold keys and their rows in memory. Those of a cluster may lack libraries and the folder.
 
         Args:
             handle: the state.
-            keys: upper bound of the number of keys.
+            held: upper bound of the number of keys that workers hold at once.
         """
-        if self.worker_reader is None or not handle or keys > _SMALL:
+        if self.worker_reader is None or not handle or held > _SMALL:
             return None
         return self.worker_reader if str(self.session.conf.get("spark.master", "")).startswith("local") else None
 
