@@ -90,7 +90,7 @@ class DeltaRsPeer:
 
     def _folded(self, ends: dict[str, int]) -> pa.Table:
         records = self._records(ends)
-        with duckdb.connect(config={"threads": 2, "TimeZone": "UTC"}) as connection:
+        with duckdb.connect(config={"threads": "2"}) as connection:
             connection.register("records", records)
             found: pa.Table = connection.sql(_FOLD).to_arrow_table()
             return found

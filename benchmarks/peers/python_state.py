@@ -5,16 +5,14 @@ send it back over a socket.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from benchmarks.peers.places import COLUMNS
 from benchmarks.peers.streaming import StreamingPeer
 
-STATE = "updates BIGINT, amount BIGINT, last_at TIMESTAMP"
+STATE = "updates BIGINT, amount BIGINT, last_micros BIGINT"
 RESULT = f"key STRING, {STATE}, deleted BOOLEAN, changed BIGINT"
 
 
@@ -33,15 +31,14 @@ class Totals(StatefulProcessor):
     ) -> Iterator[Any]:
         """Applies the records of a key in the order of their offsets, and returns its new row."""
         kept = self.total.get() if self.total.exists() else None
-        updates, amount, last = (0, 0, None) if kept is None else tuple(kept)
+        updates, amount, last = (0, 0, 0) if kept is None else tuple(kept)
         offset = 0
         for row in sorted(rows, key=lambda row: row.offset):
             offset = row.offset
             if row.amount is None:
-                updates, amount, last = 0, 0, None
+                updates, amount, last = 0, 0, 0
                 continue
-            at = row.at.astimezone(UTC) if row.at.tzinfo else row.at
-            updates, amount, last = updates + 1, amount + row.amount, at if last is None else max(last, at)
+            updates, amount, last = updates + 1, amount + row.amount, max(last, row.micros)
         if updates:
             self.total.update((updates, amount, last))
         else:
@@ -50,7 +47,7 @@ class Totals(StatefulProcessor):
             key=key[0],
             updates=updates,
             amount=amount,
-            last_at=last or datetime(1970, 1, 1),  # noqa: DTZ001  (Spark's rows have no zone)
+            last_micros=last,
             deleted=not updates,
             changed=offset,
         )
@@ -75,9 +72,10 @@ class PythonStatePeer(StreamingPeer):
         records = self.session.readStream.format("kafka").options(**options).load()
         parsed = "from_json(CAST(value AS STRING), 'amount BIGINT, at TIMESTAMP') AS found"
         changes = records.selectExpr("CAST(key AS STRING) AS key", "offset", parsed).selectExpr(
-            "key", "offset", "found.amount", "found.at"
+            "key", "offset", "found.amount", "unix_micros(found.at) AS micros"
         )
         rows = changes.groupBy("key").transformWithState(Totals(), RESULT, "Append", "None")
-        query = rows.select("key", *COLUMNS[1:], "deleted", "changed").writeStream.format("delta")
+        columns = ("key", "updates", "amount", "timestamp_micros(last_micros) AS last_at", "deleted", "changed")
+        query = rows.selectExpr(*columns).writeStream.format("delta")
         started = query.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start(self.table)
         started.awaitTermination()

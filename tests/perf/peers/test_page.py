@@ -92,9 +92,21 @@ def test_what_was_wanted_is_told_with_what_was_found(tmp_path: Path) -> None:
 
 def test_who_overtakes_tidemark_is_told_with_the_shares_between_which(tmp_path: Path) -> None:
     churn = {("tidemark", 1): 1.0, ("tidemark", 100): 5.0, ("append", 1): 2.0, ("append", 100): 4.0, ("flink", 1): 0.5}
-    rows = [_row(kind, n, s, scenario="b", updates=updates) for (kind, updates), s in churn.items() for n in range(2)]
-    page = _written([*rows, *(_row(kind, n, 1.5) for kind in ("tidemark", "append") for n in range(2))], tmp_path)
-    assert "- Between 1.0% and 10.0% Structured Streaming, append overtakes Tidemark, own driver." in page
+
+    def page_of(rounds: int) -> str:
+        rows = [
+            _row(kind, n, s, scenario="b", updates=updates)
+            for (kind, updates), s in churn.items()
+            for n in range(1 + rounds)
+        ]
+        more = (_row(kind, n, 1.5) for kind in ("tidemark", "append") for n in range(1 + rounds))
+        return _written([*rows, *more], tmp_path)
+
+    assert "overtakes" not in page_of(9), "too few rounds for a claim"
+    page = page_of(10)
+    assert (
+        "- Between 1.0% and 10.0% Structured Streaming, append overtakes Tidemark, own driver, upkeep included." in page
+    )
     assert page.count("overtakes") == 1
 
 
