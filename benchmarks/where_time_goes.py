@@ -29,7 +29,7 @@ from tidemark.engine.read import batch_stats as tally
 from tidemark.engine.read.frames import decode, fold
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
 from tidemark.engine.read.source import KafkaOptions, read_ranges
-from tidemark.engine.write.parquet_writer import Observed, RunFolder, write_rows
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, RunSize, write_rows
 from tidemark.model.core.ttl import Now
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
@@ -44,6 +44,10 @@ THREADS = {
     "collector": "G1|GC",
 }
 """Patterns for the start of a JVM thread's name, as Linux stores it; Python's own CPU time counts as the driver's."""
+
+
+ONE = RunSize(1)
+"""One file, written by Spark."""
 
 
 def main() -> int:
@@ -144,7 +148,7 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     def passed() -> None:
         observed, tally_of = Observed(), ObservedBatchStats(pipeline, plan, name)
         shown = fold(tally_of.on(read(), observed), schema, plan, now)
-        write_rows(shown, order, RunFolder(path=next(folders)), 1, bounded, observed)
+        write_rows(shown, order, RunFolder(path=next(folders)), ONE, bounded, observed)
         assert tally_of.result(observed) is not None
 
     held = read().persist()
@@ -155,6 +159,10 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
     bounded = schema.bounded_columns
     order = ["_key_group", *(key.name for key in schema.keys)]
     folders = (f"{home}/run-{n}" for n in range(1000))
+
+    def written() -> None:
+        write_rows(run, order, RunFolder(path=next(folders)), ONE, bounded)
+
     steps: dict[str, Callable[[], object]] = {
         "Kafka's records, counted": lambda: raw().count(),
         "decoded, thrown away": lambda: _thrown(read()),
@@ -162,7 +170,9 @@ def _steps(spark: SparkSession, bootstrap: str, home: str) -> Iterator[str]:
         "decoded, cached and tallied: what a checkpoint reads with a gate, or of many records": kept,
         "tallied from the cache": lambda: tally.count_batch({name: held}, pipeline, plan),
         "folded from the cache, thrown away": lambda: _thrown(run),
-        "folded from the cache and written": lambda: write_rows(run, order, RunFolder(path=next(folders)), 1, bounded),
+        "folded from the cache and written": lambda: write_rows(
+            run, order, RunFolder(path=next(folders)), ONE, bounded
+        ),
         "decoded, tallied in passing, folded and written: a small checkpoint without a gate": passed,
     }
     yield "| step | CPU per record, µs |"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -225,10 +225,12 @@ class Context:
         """Returns the warehouse as a Spark session sees it; workers may have no credentials for a bucket."""
         from tidemark.engine.state.state_files import SparkWarehouse
         from tidemark.storage.local_store import spark_root
+        from tidemark.storage.parquet_folder import write_table
 
-        at, files_of = self.warehouse, self.tables.files_of
-        root, reader = spark_root(at.root), self._key_reader if at.bucket is None else None
-        return SparkWarehouse(session=spark, root=root, files_of=files_of, arrow=at.arrow, worker_reader=reader)
+        at, to = self.warehouse, partial(write_table, self.warehouse.root)
+        root, of = spark_root(at.root), self._key_reader if at.bucket is None else None
+        files = self.tables.files_of
+        return SparkWarehouse(session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to)
 
     def _key_reader(self, *of: Any) -> "KeyReader":
         from tidemark.readers.state_reader import key_reader

@@ -12,7 +12,7 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.metrics import ExecutionInfo
 
 from tidemark.engine.write import parquet_writer as writing
-from tidemark.engine.write.parquet_writer import RunFolder, write_rows, written_run
+from tidemark.engine.write.parquet_writer import RunFolder, RunSize, write_rows, written_run
 from tidemark.errors import StoreError
 from tidemark.model.checkpoint.manifest import WrittenRun
 
@@ -29,7 +29,7 @@ def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _write(spark: SparkSession, folder: Path, rows: int = 1000) -> WrittenRun:
-    return write_rows(spark.range(rows), ["id"], RunFolder(path=str(folder / "1.1")), 2, ["id"])
+    return write_rows(spark.range(rows), ["id"], RunFolder(path=str(folder / "1.1")), RunSize(2), ["id"])
 
 
 def test_a_count_that_was_not_reported_is_made(spark: SparkSession, tmp_path: Path, silent: None) -> None:
@@ -62,7 +62,7 @@ def test_what_the_write_reported_is_not_counted_again(
 def test_the_short_rows_of_one_file_are_shared_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(300_000).select(F.xxhash64("id").alias("id"))
     written = [
-        write_rows(some, ["id"], RunFolder(path=str(tmp_path / f"{n}.1")), 1, ["id"])
+        write_rows(some, ["id"], RunFolder(path=str(tmp_path / f"{n}.1")), RunSize(1), ["id"])
         for n, some in enumerate((rows, spark.range(1), spark.range(1)))
     ]
     paths = [str(tmp_path / file.path) for run in written for file in run.files]

@@ -15,6 +15,7 @@ from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.state.compaction import LevelMerge
 from tidemark.readers.state_reader import key_reader
+from tidemark.storage.parquet_folder import write_table
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
 from tidemark.transfer.export_folder import stored_order
@@ -28,7 +29,8 @@ def warehouse_of(spark: SparkSession, root: Path, *, by_workers: bool = True) ->
     """
     tables = DeltaTables(warehouse=str(root), clock=ManualClock())
     reader = partial(key_reader, str(root)) if by_workers else None
-    return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of, worker_reader=reader)
+    write = partial(write_table, str(root))
+    return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of, worker_reader=reader, write=write)
 
 
 def merge_both_ways(spark: SparkSession, root: Path) -> Callable[[LevelMerge], WrittenRun]:

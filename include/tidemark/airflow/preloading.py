@@ -21,7 +21,7 @@ OURS = (
     "tidemark.storage.object_cache",
     "tidemark.telemetry.openlineage",
     "tidemark.telemetry.statsd",
-    "tidemark.storage.local_store",
+    "tidemark.storage.parquet_folder",
     "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
     "tidemark.coordinator.checkpoints.job",

@@ -34,7 +34,7 @@ from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recrea
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import files_for, paths_of, write_rows
+from tidemark.engine.write.parquet_writer import RunSize, files_for, paths_of, write_rows
 from tidemark.formats.envelope import has_headers
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -432,10 +432,10 @@ class SparkBatch:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
         at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
-        files, target = files_for(at_most, self._plan.handles[uid]), self._compute.warehouse.folder(folder)
+        size, target = RunSize.of(at_most, self._plan.handles[uid]), self._compute.warehouse.folder(folder)
         if (passed := self._passed(uid)) is not None:
             target = passed.replaced_in(target)
-        return write_rows(run, order, target, files, schema.bounded_columns)
+        return write_rows(run, order, target, size, schema.bounded_columns)
 
     def _records(self, uid: str) -> DataFrame:
         """Returns the records that an operator gets, including joins; called only if it has any."""
@@ -496,4 +496,4 @@ class SparkBatch:
         return records if self._is_fed(uid) else records.withColumn("_path", F.expr(NO_PATH))
 
     def _write(self, rows: DataFrame, order: Sequence[str], folder: str, files: int) -> WrittenRun:
-        return write_rows(rows, order, self._compute.warehouse.folder(folder), files, order)
+        return write_rows(rows, order, self._compute.warehouse.folder(folder), RunSize(files), order)

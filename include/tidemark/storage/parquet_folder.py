@@ -1,16 +1,17 @@
 """Durable, hashed Parquet and text files in a private folder, and a folder that appears as a whole."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.storage.local_store import fsync, hash_of
+from tidemark.storage.local_store import Root, fsync, hash_of, stage_folder
 
 ROWS_PER_FILE = 2_000_000
 ROW_GROUP = 100_000
@@ -94,6 +95,33 @@ def create_atomically(target: Path, aside: str) -> Iterator[Path]:
         shutil.rmtree(filled, ignore_errors=True)
         raise
     fsync(target.parent)
+
+
+Told = TypeVar("Told")
+
+
+def write_table(warehouse: Root, folder: str, table: pa.Table, name: str, read: Callable[[Path], Told]) -> Told:
+    """Writes rows to a new file in a folder of the warehouse; none if there are no rows.
+
+    Args:
+        warehouse: root of all tables.
+        folder: path relative to it; no other process uses it.
+        table: the rows.
+        name: name of the file.
+        read: looks at the local folder with the file, before it is sent to a bucket.
+
+    Returns:
+        What `read` returns.
+
+    Raises:
+        StoreError, OSError: see `stage_folder`.
+    """
+    with stage_folder(warehouse, folder) as target:
+        target.mkdir(parents=True, exist_ok=True)
+        if table.num_rows:
+            with open_rows_writer(target / name, table.schema) as writer:
+                writer.write_table(table, ROW_GROUP)
+        return read(target)
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

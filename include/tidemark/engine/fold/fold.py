@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.read.frames import applied_sql, fold, key_sql
 from tidemark.engine.session.spark_errors import NumericOverflow, overflow, translate_spark_errors
-from tidemark.engine.write.parquet_writer import Observed, RunFolder, files_for, write_rows
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, RunSize, write_rows
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.core.ttl import Now
@@ -76,8 +76,8 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     order = ["_key_group", *(key.name for key in schema.keys)]
     with named_overflows(records, schema), translate_spark_errors():
         run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
-        files, bounded = files_for(task.at_most, task.plan.handles[task.uid]), schema.bounded_columns
-        return write_rows(run, order, task.folder, files, bounded, observed)
+        size, bounded = RunSize.of(task.at_most, task.plan.handles[task.uid]), schema.bounded_columns
+        return write_rows(run, order, task.folder, size, bounded, observed)
 
 
 @contextmanager

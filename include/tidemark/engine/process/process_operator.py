@@ -50,7 +50,7 @@ from tidemark.engine.session.python_workers import pickle_by_value
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.resolve_sql import compact_rows
 from tidemark.engine.state.state_files import KeyReader, SparkWarehouse, WorkerReader
-from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run, write_rows
+from tidemark.engine.write.parquet_writer import Observed, RunFolder, RunSize, discard_run, write_rows
 from tidemark.errors import ProcessFunctionError
 from tidemark.model.checkpoint.emitted import EmittedRecords
 from tidemark.model.checkpoint.plan import CheckpointPlan
@@ -157,9 +157,11 @@ def write_process(task: ProcessTask, folder: RunFolder, observed: Observed) -> P
         others = F.count_if(~tag.isin(RUN, FIRED)).alias("others")
         returned = _streamed(task)
         rows = run_of(observed.on(returned, RETURNED, F.count_if(tag == RUN).alias("rows"), fired, others))
+        size = RunSize(1, RunSize.of(task.applied, task.plan.handles[task.operator.uid]).is_collected)
         # Behind the tasks of the function: fewer of those would have several ranges of keys each.
+        apart = rows if size.is_collected and folder.write is not None else rows.repartition(1)
         order = ["_key_group", *(k.name for k in schema.keys)]
-        done = write_rows(rows.repartition(1), order, folder, 1, schema.bounded_columns, observed)
+        done = write_rows(apart, order, folder, size, schema.bounded_columns, observed)
     told = observed.of(RETURNED)
     if told and not told["others"] and told["rows"] == done.rows:
         counts, count = {RUN: done.rows}, told["fired"] or 0

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import write_rows
+from tidemark.engine.write.parquet_writer import RunSize, write_rows
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base, is_first_form
@@ -122,7 +122,8 @@ def merge_levels(warehouse: SparkWarehouse, merge: LevelMerge) -> WrittenRun:
         rows = warehouse.rows_of(schema, merge.groups)
         shaped = compact_rows(warehouse.session, rows, schema, merge.now, deepest=merge.deepest)
         order = ["_key_group", *(k.name for k in schema.keys)]
-        return write_rows(shaped, order, warehouse.folder(merge.folder), merge.files, schema.bounded_columns)
+        size = RunSize(merge.files)
+        return write_rows(shaped, order, warehouse.folder(merge.folder), size, schema.bounded_columns)
 
 
 def finish_rows(session: SparkSession, rows: DataFrame, schema: OperatorSchema, now: Now) -> DataFrame:

@@ -6,13 +6,15 @@ travel replays the log of each table in separate jobs, once per table and read, 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, this_machine
+from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
@@ -44,6 +46,7 @@ class SparkWarehouse:
         arrow: returns the file system of the root for pyarrow; None = the local one. Called each time, because
             credentials are renewed.
         worker_reader: reads stored rows in Spark's workers; None = they may have no access to the files.
+        write: writes rows of this process to a folder of the warehouse, given by its path; None = only Spark writes.
     """
 
     session: SparkSession
@@ -51,6 +54,7 @@ class SparkWarehouse:
     files_of: FilesOf
     arrow: ArrowSystem = this_machine
     worker_reader: WorkerReader | None = None
+    write: Callable[[str, pa.Table, str, Callable[[Path], WrittenRun]], WrittenRun] | None = None
 
     def reader_of(self, handle: StateHandle, held: int) -> WorkerReader | None:
         """Returns the reader with which workers look up keys themselves; None = Spark has to join.
@@ -67,7 +71,8 @@ class SparkWarehouse:
 
     def folder(self, path: str) -> RunFolder:
         """Returns a folder for files, by its path relative to the warehouse."""
-        return RunFolder(path=f"{self.root}/{path}", arrow=self.arrow)
+        write = None if self.write is None else partial(self.write, path)
+        return RunFolder(path=f"{self.root}/{path}", arrow=self.arrow, write=write)
 
     def groups(self, handle: StateHandle) -> list[Group]:
         """Returns the files of a handle by run and compaction output, oldest first.
