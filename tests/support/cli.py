@@ -19,6 +19,7 @@ import structlog
 
 from tidemark.context import Context, open_context
 from tidemark.settings import Settings, load_settings
+from tidemark.telemetry.lazy_logger import log
 
 TIMEOUT = 180
 """Seconds that a command may take on a loaded machine."""
@@ -177,6 +178,7 @@ def _entered() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     finally:
+        log.configure_by(None)
         structlog.reset_defaults()
         signal.signal(signal.SIGTERM, before)
     return 0

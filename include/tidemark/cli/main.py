@@ -11,7 +11,6 @@ from importlib.metadata import version
 from types import FrameType, TracebackType
 from typing import Annotated
 
-import structlog
 import typer
 from typer.main import get_command_name
 
@@ -21,6 +20,7 @@ from tidemark.cli.output import complain, note
 from tidemark.errors import TidemarkError
 from tidemark.extras import as_missing
 from tidemark.redaction import redact, redacted_event
+from tidemark.telemetry.lazy_logger import log
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "run": ("run", "compact"),
@@ -107,8 +107,9 @@ def _take_options(
     """Takes the options that precede a command."""
 
 
-def entry() -> None:
-    """Runs a command: exits with 0, with the code of its error, or with 130 when interrupted."""
+def _configure_log() -> None:
+    import structlog
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -120,6 +121,11 @@ def entry() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
+
+
+def entry() -> None:
+    """Runs a command: exits with 0, with the code of its error, or with 130 when interrupted."""
+    log.configure_by(_configure_log)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app = build_app(sys.argv[1:])

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of
 from tidemark.coordinator.checkpoints.job import both_listeners, ignore_step
@@ -36,8 +34,8 @@ from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.operations import observability, runs, sinks
 from tidemark.ports import PlanRequest, StepListener
+from tidemark.telemetry.lazy_logger import log
 
-_log = structlog.get_logger("tidemark")
 _SAFE = "every completed checkpoint is intact."
 
 
@@ -292,7 +290,7 @@ def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) 
     sinks.deliver(context, pipeline.name)
     progress = runs.describe(context, made) if made.plan.run else None
     if progress is not None:
-        _log.info("run_progress", pipeline=pipeline.name, progress=str(progress))
+        log.info("run_progress", pipeline=pipeline.name, progress=str(progress))
 
 
 def _last_plan(done: Progress, given: CheckpointPlan) -> CheckpointPlan:
@@ -348,7 +346,7 @@ def completed_or_raise(name: str, state: PlanState) -> Checkpoint:
 def report_left_behind(plan: CheckpointPlan) -> None:
     """Logs the state that a plan leaves behind; older checkpoints still contain it."""
     for uid, handle in plan.left_behind.items():
-        _log.warning(
+        log.warning(
             "state_left_behind",
             pipeline=plan.pipeline,
             checkpoint=plan.name,
@@ -360,7 +358,7 @@ def report_left_behind(plan: CheckpointPlan) -> None:
 
 def report_failure(report: FailureReport) -> None:
     """Logs a recorded failure; at `error` with `exceeded=True` once the tolerable number is exceeded."""
-    _log.error(
+    log.error(
         "checkpoint_failed",
         reason=report.failure.reason.value,
         message=report.failure.message.splitlines()[0],
@@ -383,8 +381,8 @@ def report_offsets(context: Context, pipeline: Pipeline, checkpoint: Checkpoint)
             context.log.report_group_offsets(source.group, ends)
         except TidemarkError as error:  # no answer, a topic deleted since the read, or a wrong option
             failure = error.what
-            _log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
+            log.warning("group_offsets_not_reported", pipeline=pipeline.name, input=name, why=failure)
         try:
             record_report(context.coordinator(pipeline.name), checkpoint, (name, source.group), failure)
         except StoreError as error:
-            _log.warning("report_not_kept", pipeline=pipeline.name, input=name, why=error.what)
+            log.warning("report_not_kept", pipeline=pipeline.name, input=name, why=error.what)

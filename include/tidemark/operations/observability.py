@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from tidemark.answers.timeline_facts import DeadlineFacts
 from tidemark.context import Context
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -38,8 +36,7 @@ from tidemark.model.core.names import EMBEDDED_BROKER
 from tidemark.operations import compaction
 from tidemark.ports import PlanRequest, SourceLog, StepListener
 from tidemark.ports.observing import Metrics
-
-_log = structlog.get_logger("tidemark")
+from tidemark.telemetry.lazy_logger import log
 
 
 def measure(context: Context, name: str) -> Standing:
@@ -185,7 +182,7 @@ def report_metrics(context: Context, name: str, *more: Metrics) -> None:
     try:
         values = gauges(measure(context, name))
     except Exception as error:  # noqa: BLE001  (a defect of measuring must not fail the run)
-        _log.warning("metrics_not_measured", pipeline=name, why=f"{type(error).__name__}: {error}")
+        log.warning("metrics_not_measured", pipeline=name, why=f"{type(error).__name__}: {error}")
         return
     context.observers.metrics_calls.call(lambda: _send(sinks, name, values))
 

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from tidemark.answers.checkpoint_facts import iso, iso_or_none
 from tidemark.answers.sink_facts import (
     LastDeliveryFailure,
@@ -31,6 +29,7 @@ from tidemark.operations import reads
 from tidemark.sinks.known_sinks import stored_sink
 from tidemark.sinks.outbox import Outbox
 from tidemark.sinks.sink import Services
+from tidemark.telemetry.lazy_logger import log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,9 +155,6 @@ def _record(held: DeliveryFailure | SkippedRecord) -> dict[str, Any]:
     }
 
 
-_log = structlog.get_logger("tidemark")
-
-
 def deliver(context: Context, name: str) -> int:
     """Sends the rows that wait in the outboxes of the live timeline; returns the number of records sent for good.
 
@@ -173,7 +169,7 @@ def deliver(context: Context, name: str) -> int:
             if due.table.name in failing:
                 continue
             if not is_live(coordinator, due):
-                _log.info("delivery_stopped", pipeline=name, why=f"timeline {due.timeline} is no longer live")
+                log.info("delivery_stopped", pipeline=name, why=f"timeline {due.timeline} is no longer live")
                 break
             try:
                 records = _send(context, due)
@@ -185,7 +181,7 @@ def deliver(context: Context, name: str) -> int:
     except Exception as error:
         typed = _as_tidemark_error(error)
         trace = typed is not error
-        _log.warning("records_not_delivered", pipeline=name, why=typed.what, next=typed.next, exc_info=trace)
+        log.warning("records_not_delivered", pipeline=name, why=typed.what, next=typed.next, exc_info=trace)
     return sent
 
 
@@ -198,7 +194,7 @@ def _send(context: Context, due: Undelivered) -> int:
     refusals = Refusals(context.coordinator(plan.pipeline).objects)
     skipped = {held for held in refusals.skipped_ids(name) if held.startswith(f"{commit_id(plan)}/")}
     if skipped:
-        _log.warning("records_skipped", pipeline=plan.pipeline, sink=name, checkpoint=plan.name, records=len(skipped))
+        log.warning("records_skipped", pipeline=plan.pipeline, sink=name, checkpoint=plan.name, records=len(skipped))
     last, services = refusals.refusal(name, plan.id), Services(kafka=lazy_proxy(lambda: context.outbox))
     if last is None:
         return _outbox(context, due).deliver(services, skipped=skipped)
@@ -223,7 +219,7 @@ def _report(context: Context, coordinator: CheckpointCoordinator, due: Undeliver
     """Logs why a sink could not send, and records it for `tidemark sink list`."""
     plan, typed = due.checkpoint.plan, _as_tidemark_error(error)
     where = {"pipeline": plan.pipeline, "sink": due.table.name}
-    _log.warning(
+    log.warning(
         "records_not_delivered",
         **where,
         topic=due.table.topic,
@@ -250,7 +246,7 @@ def _report(context: Context, coordinator: CheckpointCoordinator, due: Undeliver
         )
         Refusals(coordinator.objects).put_failure(failure)
     except TidemarkError as second:
-        _log.warning("delivery_failure_not_kept", **where, why=second.what)
+        log.warning("delivery_failure_not_kept", **where, why=second.what)
 
 
 def _as_tidemark_error(error: Exception) -> TidemarkError:

@@ -2,8 +2,6 @@
 
 from functools import partial
 
-import structlog
-
 from tidemark.answers.checkpoint_facts import iso, loss_of, span_of
 from tidemark.answers.timeline_facts import CloseFacts, ForkFacts, PromoteFacts, RestoreFacts, TimelineFacts
 from tidemark.context import Context
@@ -21,8 +19,8 @@ from tidemark.coordinator.recovery.timeline_end import Ending
 from tidemark.errors import ConflictError
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.operations import verification
+from tidemark.telemetry.lazy_logger import log
 
-_log = structlog.get_logger("tidemark")
 _SAFE = "every checkpoint of every timeline is intact."
 
 
@@ -170,7 +168,7 @@ def find_restore_point(context: Context, name: str, request: RestoreRequest) -> 
         chain = (c for c in line if read_release(coordinator.objects, c.plan.name) is None)
         found = latest_valid(chain, partial(verification.verify_checkpoint, context), request.max_fallback)
         for passed, why in found.passed_over:
-            _log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
+            log.warning("damaged_checkpoint_passed_over", pipeline=name, checkpoint=passed.plan.name, why=why.what)
         restore_point = request.at(found).find_restore_point(coordinator)
     else:
         restore_point = request.find_restore_point(coordinator)
@@ -256,7 +254,7 @@ def _rows_left(genesis: Genesis) -> dict[str, int]:
 def report_state_left_behind(name: str, genesis: Genesis) -> None:
     """Logs the state that a timeline leaves behind; the genesis keeps it readable."""
     for uid, handle in genesis.left_behind.items():
-        _log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
+        log.warning("state_left_behind", pipeline=name, timeline=genesis.timeline, uid=uid, rows=handle.rows)
 
 
 def behind(name: str, found: PromotionBlocked) -> ConflictError:

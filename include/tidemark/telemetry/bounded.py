@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from threading import Event, Thread
 
-import structlog
-
-_log = structlog.get_logger("tidemark")
+from tidemark.telemetry.lazy_logger import log
 
 
 class Bounded:
@@ -47,5 +45,5 @@ class Bounded:
 
     def _give_up(self, why: str) -> bool:
         self.given_up = True
-        _log.warning("observer_given_up", what=self.what, why=why, next="the run continues without it.")
+        log.warning("observer_given_up", what=self.what, why=why, next="the run continues without it.")
         return False
