@@ -25,6 +25,7 @@ class CellType:
         hides: whether expired values are hidden from the function.
         renews: whether a read is an access.
         initial: of a value, what a key without one has, in stored form.
+        names: the columns of a value and of its access time.
     """
 
     field: StoredField
@@ -34,11 +35,13 @@ class CellType:
     hides: bool = True
     renews: bool = False
     initial: Any = None
+    names: tuple[str, str] = ("", "")
 
     @classmethod
     def of(cls, field: StoredField, codec: Codec, keys: Codec | None = None) -> "CellType":
         """Returns the type of a field's cells."""
-        made = cls(field=field, codec=codec, keys=keys, initial=initial_of(field))
+        names = (field.name, f"{field.name}__at")
+        made = cls(field=field, codec=codec, keys=keys, initial=initial_of(field), names=names)
         ttl = field.ttl
         return made if ttl is None else replace(made, ttl_ms=ttl.ms, hides=ttl.hides, renews=ttl.renews_on_read)
 
@@ -55,7 +58,11 @@ class CellType:
         try:
             return self.codec.dump(value)
         except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
-            raise type_of(error)(f"{self.field.name}: {error}") from None
+            raise self.refused(error) from None
+
+    def refused(self, error: Exception) -> Exception:
+        """Returns an error of the codec that names the field."""
+        return type_of(error)(f"{self.field.name}: {error}")
 
 
 class Cell(Protocol):
@@ -101,11 +108,13 @@ class ValueCell:
     __slots__ = ("_at", "_changed", "_clock", "_plain", "_read_at", "_type", "_value")
 
     def __init__(self, of: CellType, clock: KeyClock, own: Mapping[str, Any] | None) -> None:
-        name = of.field.name
         self._type, self._clock = of, clock
-        self._plain = None if own is None else own[name]
-        self._at: int | None = None if own is None else own[f"{name}__at"]
-        self._value = None if self._at is None else of.codec.copy(self._plain)
+        self._plain = self._value = None
+        self._at: int | None = None
+        if own is not None:
+            name, at_name = of.names
+            self._plain, self._at = own[name], own[at_name]
+            self._value = None if self._at is None else of.codec.copy(self._plain)
         self._read_at: int | None = None
         self._changed = False
 
@@ -132,8 +141,12 @@ class ValueCell:
             self.clear()
             return
         of = self._type
-        self._plain = of.dump(value)
-        self._value = of.codec.copy(self._plain)
+        try:  # as `CellType.dump` does, without a call per assignment
+            plain = of.codec.dump(value)
+        except (TypeError, DoesNotFit, UnicodeEncodeError) as error:
+            raise of.refused(error) from None
+        load = of.codec.load
+        self._plain, self._value = plain, plain if load is None else load(plain)
         self._at, self._read_at, self._changed = self._clock.now, None, True
 
     def clear(self) -> None:
@@ -179,6 +192,15 @@ class ValueCell:
     def columns(self) -> tuple[Any, ...]:
         """The value and its access time."""
         return (self._plain, self._at)
+
+    def gather(self, columns: list[Any]) -> int | None:
+        """Adds `columns` and returns `size`, None if there is no value: one call, because every key needs it."""
+        columns.append(self._plain)
+        columns.append(self._at)
+        if self._at is None:
+            return None
+        size_of = self._type.codec.size
+        return 8 if size_of is None or self._plain is None else size_of(self._plain)
 
     def entries(self) -> Iterable[Entry]:
         """None."""

@@ -145,6 +145,10 @@ def settle(cells: Collection[Cell]) -> StateResult:
     columns: list[Any] = []
     entries: list[Entry] = []
     for cell in cells:
+        if type(cell) is ValueCell:
+            if (held := cell.gather(columns)) is not None:
+                is_empty, size = False, size + held
+            continue
         is_empty = is_empty and not cell.is_present
         size += cell.size
         columns += cell.columns()
