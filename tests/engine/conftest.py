@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.engine.kafka_spark_pipeline import KafkaSparkPipeline
 from tests.support.kafka import Topics
-from tidemark.engine.read import batch_reader
+from tidemark.engine.read import batch_reader, observed_batch_stats
 from tidemark.engine.read.batch_stats import count_batch
 from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.formats import Json
 
 Raw = Callable[[Sequence[bytes | None]], DataFrame]
 
@@ -69,3 +70,13 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(batch_reader, "count_batch", noted)
     return names
+
+
+@pytest.fixture(params=["small", "large"])
+def batch_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test as for small batches and as for large ones, which workers decode and report."""
+    found: str = request.param
+    if found == "large":
+        monkeypatch.setattr(observed_batch_stats, "_PARTITIONS", 0)
+        monkeypatch.setattr(Json, "workers_from", 0)
+    return found

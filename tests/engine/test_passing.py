@@ -17,25 +17,15 @@ from tests.support.kafka import Sent
 from tests.support.readings import ByDay, Device, Reading, plan_of
 from tidemark import Fold, KafkaSource, Pipeline
 from tidemark.engine import compute
-from tidemark.engine.read import observed_batch_stats, source
+from tidemark.engine.read import source
 from tidemark.engine.write.parquet_writer import Observed
 from tidemark.errors import DataLostError, DeadLettersExceededError, EngineError, StateOverflowError
-from tidemark.formats import Json
 from tidemark.kafka.log import KafkaLog
 from tidemark.model.core.offsets import TopicPartition
 
+pytestmark = pytest.mark.usefixtures("batch_size")
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", random.randrange(2**32)))
 GOOD = {"device": "d", "at": "2020-01-01T00:00:00Z", "count": 1, "group": 1, "ok": True}
-
-
-@pytest.fixture(params=["small", "large"], autouse=True)
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs each test as for a small batch and as for a large one, which workers decode and report."""
-    found: str = request.param
-    if found == "large":
-        monkeypatch.setattr(observed_batch_stats, "_PARTITIONS", 0)
-        monkeypatch.setattr(Json, "workers_from", 0)
-    return found
 
 
 def passing(line: KafkaSparkPipeline, *more: str, **options: Any) -> KafkaSparkPipeline:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.redrive.asking import ask, rows_of
@@ -17,6 +18,8 @@ from tidemark import Fold, KafkaSource, Pipeline, Process, Watermark, state
 from tidemark.declare.pipeline import Broadcast
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.retention.erasure import BlockedKey
+
+pytestmark = pytest.mark.usefixtures("batch_size")
 
 
 class Listed(state.Keyed):

@@ -332,7 +332,7 @@ class SparkBatch:
             warehouse=self._compute.warehouse,
             plan=self._plan,
             sources=tuple(self._compute.pipeline.sources),
-            records=self._intake.inputs,
+            records=self._intake.frames,
             runs=runs,
             applied={uid: counts.applied for uid, counts in self.counts.items()},
             now=self._now,
@@ -454,7 +454,7 @@ class SparkBatch:
     def _frames(self) -> dict[str, DataFrame]:
         """Returns the records of every output and input that has some, by its name."""
         emitted = {name: done.records(name) for name, done in self._outputs().items() if done.emitted[name]}
-        return emitted | dict(self._intake.inputs)
+        return emitted | self._intake.frames
 
     def _joined(self, uid: str, records: DataFrame) -> DataFrame:
         """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""

@@ -21,6 +21,7 @@ from tidemark.engine.read.batch_stats import BatchStats, count_batch
 from tidemark.engine.read.erased_keys import blocked_column
 from tidemark.engine.read.frames import NO_PATH, applied_sql, decode, decode_emitted, filtered_sql
 from tidemark.engine.read.observed_batch_stats import ObservedBatchStats
+from tidemark.engine.read.read_spans import SPANS
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import Observed, RunFolder, discard_run
@@ -46,12 +47,19 @@ class DecodedBatch:
         tally: statistics of all inputs.
         written: runs that were written during the read, by uid.
         is_kept: whether another query finds the same records without reading them again.
+        has_spans: whether the inputs have the column `SPANS`.
     """
 
     inputs: Mapping[str, DataFrame] = field(default_factory=dict)
     tally: BatchStats = field(default_factory=BatchStats)
     written: dict[str, WrittenRun] = field(default_factory=dict)
     is_kept: bool = True
+    has_spans: bool = False
+
+    @property
+    def frames(self) -> dict[str, DataFrame]:
+        """The inputs in the columns of `frames.decode` without `SPANS`, as letters that are redriven have them."""
+        return {name: records.drop(SPANS) if self.has_spans else records for name, records in self.inputs.items()}
 
     def release(self) -> None:
         """Releases cached frames."""
@@ -207,7 +215,7 @@ class BatchReader:
             least = 0 if self.plan.schemas[uid].maps else run.rows
             if tally is None or tally.applied[uid] < least:
                 tally = count_batch(inputs, self.pipeline, self.plan, recalled=recalled)
-        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept)
+        return DecodedBatch(inputs, tally, {uid: run}, is_kept=kept, has_spans=passing.is_reported)
 
     def _processed(self, operator: Process, records: DataFrame, at_most: int, observed: Observed) -> WrittenRun | None:
         with translate_spark_errors():

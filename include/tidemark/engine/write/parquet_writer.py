@@ -293,7 +293,8 @@ def write_rows(
     if size.is_collected and folder.write is not None:
         table = _collected(rows)
         observed.over(rows)
-        return _write_table(table.sort_by([(name, "ascending") for name in order]), folder, folder.write, bounded)
+        ordered = table.sort_by([(name, "ascending") for name in order]) if table.num_rows else table
+        return _write_table(ordered, folder, folder.write, bounded)
     shaped = rows.coalesce(size.files).sortWithinPartitions(*order)
     shaped = observed.on(shaped, _COUNT, F.count(F.lit(1)).alias(_COUNT))
     shaped.write.mode("append" if folder.replaces else "error").options(**_OPTIONS).parquet(folder.path)
@@ -310,7 +311,17 @@ def _collected(rows: DataFrame) -> pa.Table:
         table, _ = remote._to_table()
     else:
         table = rows.toArrow()
-    return table.cast(pa.schema([column.with_nullable(True) for column in table.schema]))
+    # Spark says that a field of a struct is never null, although it is where the struct is.
+    return table.cast(pa.schema([(column.name, _nullable(column.type)) for column in table.schema]))
+
+
+def _nullable(of: pa.DataType) -> pa.DataType:
+    """Returns the same type, with parts that may be null, as Spark writes files."""
+    if pa.types.is_struct(of):
+        return pa.struct([(of.field(n).name, _nullable(of.field(n).type)) for n in range(of.num_fields)])
+    if pa.types.is_map(of):
+        return pa.map_(of.key_type, _nullable(of.item_type))
+    return pa.list_(_nullable(of.value_type)) if pa.types.is_list(of) else of
 
 
 def _write_table(table: pa.Table, folder: RunFolder, write: TableWriter, bounded: Sequence[str]) -> WrittenRun:
