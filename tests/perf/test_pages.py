@@ -66,6 +66,38 @@ def test_the_rate_of_process_operators() -> None:
     assert _cells("state-costs", "records per second of a process operator")[0] == f"{rate:,}"
 
 
+LARGE = {
+    "plain": "plain Spark",
+    "fold": "Tidemark, one fold",
+    "many": "Tidemark, three folds and a process",
+    "append": "Structured Streaming, results appended",
+    "flink": "Flink, always running",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_batches(kind: str) -> None:
+    found = _data("large-batches")["medians"][kind]
+    cells = [f"{found[name]:.2f}" for name in ("seconds", "to_plain", "first_to_median")]
+    assert _cells("README", LARGE[kind]) == cells
+
+
+def test_a_long_run() -> None:
+    data = _data("long-run")
+    assert _cells("README", "median of a checkpoint, s")[0] == f"{data['median_s']:.2f}"
+    assert _cells("README", "the same, relative to the median")[0] == f"{data['mean_to_median']:.2f}"
+    beside = data["beside_rewrites"]["p95_to_alone"]
+    assert _cells("README", "95th percentile while the base")[0] == f"{beside:.2f}"
+    assert _cells("README", "bytes written in all")[0] == f"{data['write_amplification']:.1f}"
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket, 0 ms", "bucket, 20 ms"])
+def test_a_checkpoint_in_a_bucket(place: str) -> None:
+    found = _data("bucket")["medians"][place]
+    cells = [f"{found['seconds']:.2f}", f"{found['to_folder']:.2f}", f"{found['requests']:.0f}"]
+    assert _cells("README", f"{place} |") == cells
+
+
 @pytest.mark.parametrize("verb", ["savepoint", "fork", "restore"])
 def test_restore_points(verb: str) -> None:
     seconds = _data("restore-points")["seconds"][verb].values()

@@ -33,7 +33,7 @@ class DueCompaction:
         base: the table to commit to.
         columns: its columns, with their SQL types.
         handle: the state or the rows, as in the manifest.
-        wanted: what is merged.
+        wanted: the levels or files to merge.
         is_deepest: whether no older rows of the keys remain.
         merge: writes the merged rows to a folder, durably.
     """
