@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,12 +21,12 @@ from unittest import mock
 from benchmarks import generator
 from benchmarks.bench import create_topic
 from benchmarks.facts import made_by
+from benchmarks.object_store import waits
 from benchmarks.peers.places import ROOT
 from benchmarks.report import FOLDER
 from benchmarks.workload import Workload
 from devstack import control
 from tests.support.s3 import MINIO, S3Server, S3Servers
-from tests.support.s3_proxy import S3Request
 from tidemark.context import Context, open_context
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
@@ -47,18 +47,17 @@ def main() -> int:
     """Measures, prints one JSON object, and writes it unless the run is a quick one."""
     pipelines = str(ROOT / "benchmarks" / "peers" / "pipelines")
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as home, S3Servers(Path(home, "stores")) as servers:
-        stores = {f"bucket, {wait} ms": servers.server(MINIO) for wait in WAITS_MS}
-        server = next(iter(stores.values()))
+        server = servers.server(MINIO)
         settings = load_settings(home=home, pipelines=pipelines)
         with mock.patch.dict(os.environ, server.variables):
             control.up(settings, only=("kafka", "spark"))
             try:
                 create_topic(settings.kafka_address, TOPIC)
                 places = {"folder": load_settings(home=f"{home}/0", pipelines=pipelines, **_services(settings))}
-                for n, name in enumerate(stores):
+                for n, wait in enumerate(WAITS_MS, start=1):
                     bucket = server.make_bucket(f"bench-{n}")
-                    places[name] = load_settings(
-                        home=f"{home}/{n + 1}",
+                    places[f"bucket, {wait} ms"] = load_settings(
+                        home=f"{home}/{n}",
                         pipelines=pipelines,
                         warehouse=f"s3://{bucket.name}/house",
                         **_services(settings),
@@ -85,7 +84,7 @@ def _measured(contexts: dict[str, Context], server: S3Server, settings: Any) -> 
         generator.produce(settings.kafka_address, TOPIC, workload.batch(n + WARM, KEYS))
         for name in names[n % len(names) :] + names[: n % len(names)]:
             wait = int(found[0]) / 1000 if (found := re.findall(r"(\d+) ms", name)) else 0
-            server.proxy.rule = _waits(wait)
+            server.proxy.rule = waits(wait)
             server.proxy.requests.clear()
             started = time.perf_counter()
             made = checkpoints.run_once(contexts[name], "large-fold", PlanRequest(origin="bench")).checkpoint
@@ -95,15 +94,9 @@ def _measured(contexts: dict[str, Context], server: S3Server, settings: Any) -> 
             row = {"place": name, "round": n, "seconds": round(seconds, 3), "requests": dict(requests)}
             row |= {"phases_ms": dict(made.sealed.timings_ms)}
             sys.stderr.write(json.dumps(row) + "\n")
-            if os.environ.get("SHOW") and n == ROUNDS - 1:
-                sys.stderr.writelines(f"  {method} {path[:200]}\n" for method, path in server.proxy.requests)
             if n >= 0:
                 yield row
     server.proxy.reset()
-
-
-def _waits(seconds: float) -> Callable[[S3Request], None]:
-    return lambda _: time.sleep(seconds)
 
 
 def _part(method: str, path: str) -> str:

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,8 +27,9 @@ from benchmarks import generator
 from benchmarks.bench import create_topic
 from benchmarks.facts import made_by, versions
 from benchmarks.peers.batch import ends_of, records_between
+from benchmarks.peers.commanded import CommandedProcess, obey
 from benchmarks.peers.flink import FlinkPeer, class_path
-from benchmarks.peers.places import ROOT, Place, check, child_environment
+from benchmarks.peers.places import Place, check
 from benchmarks.peers.setup_flink import VERSION, is_here
 from benchmarks.peers.sparks import WARM, compiled, opened
 from benchmarks.peers.tidemark_peer import TidemarkPeer
@@ -42,8 +42,9 @@ from tidemark.settings import load_settings
 QUICK = os.environ.get("BENCH") == "quick"
 SEED, TOPIC = 20130101, "large"
 KEYS, SMALL, LARGE = (20_000, 1_000, 300_000) if QUICK else (1_000_000, 20_000, 2_000_000)
-WARM_ROUNDS, ROUNDS = (2, 3) if QUICK else (8, int(os.environ.get("ROUNDS", "10")))
+WARM_ROUNDS, ROUNDS = (2, 3) if QUICK else (8, 10)
 PEERS = tuple(os.environ.get("PEERS", "plain,fold,many,append,flink").split(","))
+COMMAND = "PYTHONPATH=include:. python -m benchmarks.large_batches"
 FOLD = """
 SELECT found.key, count(*) AS updates, sum(found.amount) AS amount, max(found.at) AS last_at
 FROM (SELECT from_json(CAST(value AS STRING), 'key STRING, amount BIGINT, at TIMESTAMP') AS found FROM {records})
@@ -82,37 +83,23 @@ class StreamingChild:
     """Structured Streaming in a process of its own, because this one is a client of the Connect server."""
 
     place: Place
-    child: subprocess.Popen[str] = field(init=False)
+    child: CommandedProcess = field(init=False)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.large_batches", json.dumps(self.place.as_json())]
-        piped = subprocess.PIPE
-        self.child = subprocess.Popen(
-            command, env=child_environment(), cwd=ROOT, text=True, bufsize=1, stdin=piped, stdout=piped
-        )
+        self.child = CommandedProcess("benchmarks.large_batches", self.place.as_json())
 
     def take(self) -> None:
         """Runs one query to the end of the topic."""
-        self._tell("take")
+        self.child.tell("take")
 
     def rows(self) -> pa.Table:
         """Has the child write the state to a file."""
-        self._tell("rows")
+        self.child.tell("rows")
         return pq.read_table(f"{self.place.folder}/rows.parquet")
 
     def close(self) -> None:
         """Ends the child."""
-        with self.child:
-            assert self.child.stdin is not None
-            self.child.stdin.close()
-            self.child.wait(60)
-
-    def _tell(self, verb: str) -> None:
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
-        self.child.stdin.write(f"{verb}\n")
-        if not self.child.stdout.readline():
-            raise RuntimeError(f"the streaming query ended with {self.child.wait(60)}")
+        self.child.close()
 
 
 def main() -> int:
@@ -136,7 +123,7 @@ def main() -> int:
         finally:
             control.down(settings)
             shutil.rmtree(Path(home, "cases"), ignore_errors=True)
-    facts = made_by("python -m benchmarks.large_batches", SEED) | {"records": LARGE, "keys": KEYS}
+    facts = made_by(COMMAND, SEED) | {"records": LARGE, "keys": KEYS, "rounds": ROUNDS}
     facts["versions"] = versions() | ({"flink": VERSION} if flink else {})
     body = facts | {"medians": _medians(rows), "rows": rows}
     report = json.dumps(body, indent=1) + "\n"
@@ -199,21 +186,13 @@ def _measured(places: dict[str, Place], spark: str) -> Iterator[dict[str, Any]]:
 
 
 def _stream(place: Place) -> int:
-    """Runs the child of `StreamingChild`: each line of its input is a command, and it answers with a line."""
+    """The main function of `StreamingChild`'s process."""
     from benchmarks.peers.streaming import StreamingPeer
 
-    said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # other output must not look like an answer
     opened(place.classes, f"{place.folder}/scratch", WARM)
     peer = StreamingPeer(place, "append", changelog=False)
-    for line in sys.stdin:
-        if line.strip() == "take":
-            peer.take()
-        else:
-            pq.write_table(peer.rows(), f"{place.folder}/rows.parquet")
-        said.write("done\n")
-        said.flush()
-    return 0
+    rows = f"{place.folder}/rows.parquet"
+    return obey({"take": peer.take, "rows": lambda: pq.write_table(peer.rows(), rows)}, dict)
 
 
 if __name__ == "__main__":

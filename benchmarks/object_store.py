@@ -85,7 +85,7 @@ def main() -> int:
                 for _ in range(CHECKPOINTS):
                     line.send(sales.more(20))
                     line.checkpoint()
-                server.proxy.rule = _waits(wait / 1000)
+                server.proxy.rule = waits(wait / 1000)
                 found[f"{wait} ms"] = measure(line, sales, server.proxy.requests)
                 server.proxy.reset()
     result = {**made_by("python -m benchmarks.object_store", SEED), "checkpoints": CHECKPOINTS, "per_request": found}
@@ -94,7 +94,8 @@ def main() -> int:
     return 0
 
 
-def _waits(seconds: float) -> Callable[[S3Request], None]:
+def waits(seconds: float) -> Callable[[S3Request], None]:
+    """Returns the rule of a proxy that delays each request."""
     return lambda request: time.sleep(seconds)
 
 

@@ -209,7 +209,7 @@ def _find_stored(work: Work, within: KeyGroupRange, held: Sequence[pa.RecordBatc
         # Stored rows of a key in another task's range would go unnoticed.
         first = tuple(stored_reader(k.type)(batch[k.name].slice(0, 1).combine_chunks())[0] for k in schema.keys)
         if not within.first <= group_of(schema, first) <= within.last:
-            raise RuntimeError(f"{schema.uid}: key {first} is among those of key groups {within}")
+            raise RuntimeError(f"{schema.uid}: key {first} is in a part that has only key groups {within}")
     rows = reader(within, pa.concat_tables(wanted) if wanted else keys.empty_table())
     of, key_columns = stored_type(schema), [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
     columns = [rows[name].combine_chunks() for name, _ in of.fields]

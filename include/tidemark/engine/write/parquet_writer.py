@@ -306,9 +306,9 @@ def write_rows(
 
 def _collected(rows: DataFrame) -> pa.Table:
     if _is_remote(rows):
-        # `toArrow` would ask the server for the schema, which analyses the whole plan once more.
+        # `toArrow` asks the server for the schema first, which analyses the whole plan once more.
         remote: Any = rows
-        table, _ = remote._to_table()
+        table = remote._to_table()[0] if hasattr(remote, "_to_table") else rows.toArrow()
     else:
         table = rows.toArrow()
     # Spark says that a field of a struct is never null, although it is where the struct is.
