@@ -165,6 +165,17 @@ def test_redriven_letters_are_folded_as_the_twin_folds_them(spark: SparkSession,
     assert fourth.sealed.facts.records == 0
 
 
+def test_letters_of_a_second_operator_come_with_new_records(spark: SparkSession, tmp_path: Path) -> None:
+    pair = Pair(spark, tmp_path, _folds(Strict))
+    first = pair.checkpoint([_raw("a", 1, kind=True), _raw("a", 2), _raw("b", 3)])
+    pair.deploy(_folds(Lenient))
+    assert pair.ask("listed", first) == 2
+    second = pair.checkpoint([_raw("a", 4), _raw("c", 5)])
+    ack = second.ack("listed")
+    assert ack is not None
+    assert (ack.read, ack.redriven, ack.applied, ack.dead_lettered) == (2, 2, 4, 0)
+
+
 def test_a_process_gets_its_failures_again(spark: SparkSession, tmp_path: Path) -> None:
     def release(function: Any) -> Pipeline:
         watch = Process("watch", key_by="account", state=Watched, function=function, emits=Echo, on_error="dead_letter")

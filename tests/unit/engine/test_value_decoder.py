@@ -82,6 +82,8 @@ def test_a_field_that_may_be_null_may_be_missing() -> None:
     "values",
     [
         (ONE + ONE, b"{"),
+        (ONE + ONE,),
+        (ONE, ONE + b"\n" + ONE),
         (ONE[:-1], b"," + ONE[1:]),
         (ONE + b"{", b"}"),
         (ONE + ONE[:-1] + b',"x":"}', b'{"}'),
@@ -93,6 +95,9 @@ def test_a_field_that_may_be_null_may_be_missing() -> None:
         (ONE, ONE[:-1] + b',"x":NaN}'),
         (ONE, ONE[:-1] + b',"x":-Infinity}'),
         (ONE, ONE[:-1] + b',"x":{"y":1,"y":2}}'),
+        (ONE, ONE[:-1] + b',"x":{"y":NaN}}'),
+        (ONE, ONE[:-1] + b',"x":[1.5,NaN]}'),
+        (ONE, ONE[:-1] + b',"x":' + b"[" * 5000 + b"]" * 5000 + b"}"),
         (ONE, ONE[:-1] + b',"x":1,"x":2}'),
         (ONE, ONE[:-1] + b',"x":1,"\\u0078":2}'),
         (ONE, ONE[:-1] + b',"s":"again"}'),
