@@ -80,9 +80,9 @@ class Context:
 
         if self.warehouse.bucket is None:
             return LocalStore(self.warehouse.local_folder / checked_name("pipeline", name))
-        from tidemark.storage.s3_store import S3Store
+        from tidemark.storage.s3_store import store_of
 
-        return S3Store(self.warehouse.bucket, checked_name("pipeline", name))
+        return store_of(self.warehouse.bucket, checked_name("pipeline", name))
 
     def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
         """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""

@@ -136,6 +136,7 @@ class WarehouseLocation:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._is_conditional = False
 
     @cached_property
     def bucket(self) -> "S3Folder | None":
@@ -164,16 +165,17 @@ class WarehouseLocation:
         return self._settings.home / "buckets" / named[:16]
 
     def refuse_unconditional(self) -> None:
-        """Checks that the store supports conditional writes: of two objects with one name, the first must stay.
+        """Checks once that the store supports conditional writes: of two objects with one name, the first must stay.
 
         Raises:
             NotFoundError: the bucket does not exist.
             StoreError: the store does not support them, or does not answer.
         """
-        if self.bucket is not None:
+        if self.bucket is not None and not self._is_conditional:
             from tidemark.storage.s3_store import refuse_unconditional
 
             refuse_unconditional(self.bucket, random_id)
+            self._is_conditional = True
 
     def has_begun(self, name: str) -> bool:
         """Whether a pipeline has anything in the warehouse."""

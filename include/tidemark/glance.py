@@ -55,11 +55,13 @@ class _Glance(Context):
     def store(self, name: str) -> CheckpointStore:
         """See `Context.store`."""
         from tidemark.storage.listed_store import UNLISTED, ListedStore
+        from tidemark.storage.read_ahead import ReadAheadStore
         from tidemark.storage.s3_store import S3Store
 
         if name not in self._stores:
             store = self.base.store(name)
-            assert isinstance(store, S3Store)  # noqa: S101  (for the type checker: the warehouse is in a bucket)
+            # For the type checker: the warehouse is in a bucket.
+            assert isinstance(store, ReadAheadStore) and isinstance(store.store, S3Store)  # noqa: S101
             unlisted = UNLISTED - {"plans"} if self._with_plans else UNLISTED
-            self._stores[name] = ListedStore(store, self._bodies, unlisted)
+            self._stores[name] = ListedStore(store.store, self._bodies, unlisted)
         return self._stores[name]

@@ -23,6 +23,8 @@ from tests.support.tables_drivers import (
 from tidemark.errors import ConflictError, FencedError, StoreError
 from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.storage.s3_folder import S3Folder
+from tidemark.tables.delta_tables import DeltaTables
+from tidemark.testing.twin.memory import ManualClock
 
 
 @pytest.fixture
@@ -151,29 +153,15 @@ def test_rows_that_do_not_add_up_are_refused(driver: TablesDriver) -> None:
 
 
 def test_a_lost_reply_is_read_back_by_write_id(delta: DeltaTablesDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deltalake import DeltaTable
-
     first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
-    really = DeltaTable.create_write_transaction
-
-    def commits_and_loses_the_reply(self: DeltaTable, *args: object, **options: object) -> None:
-        really(self, *args, **options)  # type: ignore[arg-type]
-        raise OSError("connection reset")
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", commits_and_loses_the_reply)
+    delta.fail_commits(monkeypatch, "connection reset", after=True)
     second = delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
     assert second.commit.version == 1 and len(delta.live()) == 2
 
 
 def test_a_commit_that_never_happened_is_no_success(delta: DeltaTablesDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deltalake import DeltaTable
-
     first = delta.tables.commit(request(delta.write(1, 1), 1), Fence())
-
-    def full(self: DeltaTable, *args: object, **options: object) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+    delta.fail_commits(monkeypatch, "No space left on device", after=False)
     with pytest.raises(StoreError, match="No space left"):
         delta.tables.commit(request(delta.write(2, 1), 2, first.segment), Fence())
     assert len(delta.live()) == 1
@@ -254,8 +242,74 @@ def test_a_commit_that_listings_hide_is_found_by_the_next_one(in_bucket: BucketT
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
     in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment, write_id="hidden"), Fence())
     in_bucket.bucket.server.proxy.hidden = re.compile(rf"_delta_log/{1:020d}")
+    other = DeltaTables(warehouse=in_bucket.folder, clock=ManualClock())  # a process that made no commit before
     with pytest.raises(ConflictError):
-        in_bucket.tables.commit(request(in_bucket.write(2, 2), 2, first.segment), Fence())
+        other.commit(request(in_bucket.write(2, 2), 2, first.segment), Fence())
     in_bucket.bucket.server.proxy.reset()
     in_bucket.tables.commit(request(in_bucket.write(2, 3), 2, first.segment), Fence())
     assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.3"]
+
+
+@pytest.mark.slow
+def test_what_a_process_committed_last_is_not_read_again(in_bucket: BucketTablesDriver) -> None:
+    """However long the log is: its own entry, the next one, which must not exist, and the put."""
+    done = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    proxy = in_bucket.bucket.server.proxy
+    for checkpoint in range(2, 6):
+        files = in_bucket.write(checkpoint, 1)
+        proxy.requests.clear()
+        done = in_bucket.tables.commit(request(files, checkpoint, done.segment), Fence())
+        log = [method for method, path in proxy.requests if "_delta_log" in path.replace("%2F", "/")]
+        if checkpoint > 2:  # the first one was made with the table, by deltalake
+            assert sorted(log) == ["GET", "GET", "PUT"], proxy.requests
+    assert len(in_bucket.live()) == 5
+
+
+@pytest.mark.slow
+def test_a_table_that_was_begun_again_under_its_path_is_read_again(in_bucket: BucketTablesDriver) -> None:
+    done = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, done.segment), Fence())
+    for name in in_bucket.bucket.objects(f"house/{TABLE}/"):
+        in_bucket.bucket.remove(f"house/{TABLE}/{name}")
+    other = DeltaTables(warehouse=in_bucket.folder, clock=ManualClock())
+    begun = other.commit(request(in_bucket.write(1, 7), 1, write_id="begun again"), Fence())
+    again = other.commit(request(in_bucket.write(2, 7), 2, begun.segment, write_id="and again"), Fence())
+    third = in_bucket.tables.commit(request(in_bucket.write(3, 7), 3, again.segment), Fence())
+    assert third.commit.version == 2
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.7", "2.7", "3.7"]
+
+
+@pytest.mark.slow
+def test_an_entry_of_ours_says_what_an_entry_of_deltalake_says(in_bucket: BucketTablesDriver, tmp_path: Path) -> None:
+    on_disk = DeltaTablesDriver(tmp_path / "disk")
+    for driver in (on_disk, in_bucket):
+        first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+        second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
+        replaced = [f.path for f in driver.tables.files_of(second.segment)]
+        driver.tables.commit(request(driver.write(3, 1), 3, second.segment, level=1, drop=tuple(replaced)), Fence())
+    for expected, found in zip(on_disk.logs()[1:], in_bucket.logs()[1:], strict=True):
+        assert _told(found) == _told(expected)
+    assert in_bucket.live() == on_disk.live()
+
+
+def _told(entry: bytes) -> list[tuple[str, dict[str, object]]]:
+    """The actions of an entry without times, makers and nulls, ordered."""
+    left_out = {"timestamp", "engineInfo", "clientVersion", "modificationTime", "deletionTimestamp", "lastUpdated"}
+    found = []
+    for line in entry.splitlines():
+        for kind, body in json.loads(line).items():
+            kept = {name: value for name, value in body.items() if value is not None and name not in left_out}
+            if kind == "commitInfo":
+                kept["tidemark_sha256"] = sorted(json.loads(kept["tidemark_sha256"]))
+            found.append((kind, kept))
+    return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
+
+
+@pytest.mark.slow
+def test_every_twentieth_commit_has_a_log_checkpoint(in_bucket: BucketTablesDriver) -> None:
+    done = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    for checkpoint in range(2, 23):
+        done = in_bucket.tables.commit(request(in_bucket.write(checkpoint, 1), checkpoint, done.segment), Fence())
+    names = [name.rpartition("/")[2] for name in in_bucket.bucket.objects(f"house/{TABLE}/_delta_log/")]
+    assert [name for name in names if "checkpoint." in name] == [f"{19:020d}.checkpoint.parquet"]
+    assert len(in_bucket.table().file_uris()) == 22

@@ -6,6 +6,7 @@ measured when it was set: a change that exceeds it has added a request per objec
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,8 @@ from tests.support.s3 import Bucket, S3Server, only_moto
 from tests.support.s3_proxy import S3Request
 from tests.support.sales import Sales
 from tests.support.sales_pipeline import DECLARATION, SEED
-from tidemark.operations import verification
+from tidemark.operations import checkpoints, verification
+from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.web import details, graphs, overview
@@ -176,6 +178,23 @@ def test_a_checkpoint_takes_no_request_per_checkpoint_before_it(counted: Counted
     """It opens the logs ten times, and reads each from its newest Delta log checkpoint on: at most 20 commits."""
     counts = [counted.count(counted.checkpoint) for _ in range(3)]
     assert max(counts) <= 330, counts
+
+
+def test_a_checkpoint_of_one_process_makes_the_same_requests_however_long_the_logs_are(counted: Counted) -> None:
+    """It knows its own commits. The logs of states are left out: the twin of the engine reads them by deltalake."""
+    requests = counted.bucket.server.proxy.requests
+
+    def made() -> int:
+        counted.line.send(counted.sales.more(20))
+        requests.clear()
+        assert checkpoints.run_once(counted.context, "till", PlanRequest(origin="test")).checkpoint is not None
+        logs = re.compile("/state/.*/_delta_log")
+        paths = [path.replace("%2F", "/") for _, path in requests]
+        return sum("/part-0.parquet" not in path and not logs.search(path) for path in paths)
+
+    made()  # the first one opens the tables
+    counts = {made() for _ in range(4)}
+    assert len(counts) == 1 and max(counts) <= 62, counts
 
 
 def test_what_is_damaged_after_a_verify_is_found_by_the_next_one(counted: Counted) -> None:

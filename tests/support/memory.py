@@ -24,6 +24,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import CheckpointStore, PlanRequest, PutOutcome, StepListener
+from tidemark.storage.read_ahead import ReadAheadStore
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.merge import compact_rows
@@ -75,13 +76,15 @@ class MemoryPipeline:
     tables: MemoryTables = field(default_factory=MemoryTables)
     clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
     ids: Callable[[], str] = field(default_factory=SequentialIds)
+    reads_ahead: bool = False
+    """Whether each coordinator reads ahead, as over a bucket."""
     name = "PIPELINE"
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
         """A new coordinator over these parts, as every process has one."""
         return CheckpointCoordinator(
-            store=self.store,
+            store=ReadAheadStore(self.store, at_once=1) if self.reads_ahead else self.store,
             log=self.log,
             clock=self.clock,
             write_ids=self.ids,

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from tests.support.s3 import Bucket
 from tidemark.model.checkpoint.commits import CommitRequest
 from tidemark.model.checkpoint.segments import LiveFile, Segment, WrittenFile
-from tidemark.ports import StateTables
+from tidemark.ports import PutOutcome, StateTables, UncertainPut
 from tidemark.storage.s3_folder import S3Folder
 from tidemark.tables.delta_tables import PARTITION_COLUMNS, DeltaTables, delta_schema
 from tidemark.testing.twin.memory import ManualClock, MemoryTables
@@ -108,6 +109,17 @@ class DeltaTablesDriver:
                     found.pop(remove["path"])
         return found
 
+    def fail_commits(self, patch: pytest.MonkeyPatch, why: str, *, after: bool) -> None:
+        """From now on, commits fail: before anything is written, or after the entry was."""
+        really = DeltaTable.create_write_transaction
+
+        def fails(table: DeltaTable, *args: Any, **options: Any) -> None:
+            if after:
+                really(table, *args, **options)
+            raise OSError(why)
+
+        patch.setattr(DeltaTable, "create_write_transaction", fails)
+
     def gone(self, path: str) -> None:
         (self.root / TABLE / path).unlink()
 
@@ -136,6 +148,16 @@ class BucketTablesDriver(DeltaTablesDriver):
         for f in written:
             self.bucket.put(f"house/{TABLE}/{f.path}", (self.root / TABLE / f.path).read_bytes())
         return written
+
+    def fail_commits(self, patch: pytest.MonkeyPatch, why: str, *, after: bool) -> None:
+        really = S3Folder.put_if_absent
+
+        def fails(folder: S3Folder, path: str, body: bytes) -> PutOutcome:
+            if after:
+                really(folder, path, body)
+            raise UncertainPut(f"{path}: {why}")
+
+        patch.setattr(S3Folder, "put_if_absent", fails)
 
     def gone(self, path: str) -> None:
         self.bucket.remove(f"house/{TABLE}/{path}")

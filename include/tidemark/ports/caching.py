@@ -1,6 +1,7 @@
 """The ports of caches: their contents may be lost at any time, and nothing depends on them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 
@@ -28,4 +29,16 @@ class StampedStore(Protocol):
 
         Raises:
             StoreError: it cannot be listed.
+        """
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A `CheckpointStore` for which a round trip is long, so that it reads several objects at the same time."""
+
+    def ahead(self, keys: Collection[str], folders: Collection[str] = ()) -> AbstractContextManager[Callable[[], None]]:
+        """Reads keys and listings now, in any order; reads of them in the block are answered from that.
+
+        It ends with the block, with the next put of this store, before that is sent, or when the block calls the
+        function that it gets. A read that fails here is made again when it is needed.
         """

@@ -12,6 +12,7 @@ from threading import Barrier
 
 from tidemark.errors import NameRefusedError, StoreError, TidemarkError
 from tidemark.ports import PutOutcome, UncertainPut, WriteIds
+from tidemark.storage.read_ahead import ReadAheadStore
 from tidemark.storage.s3_folder import S3Folder
 
 _ASIDE = ".tidemark"
@@ -79,10 +80,15 @@ class S3Store:
         return f"{self.pipeline}/{plain}"
 
 
+def store_of(warehouse: S3Folder, pipeline: str) -> ReadAheadStore:
+    """Returns the store of a pipeline for a process that coordinates checkpoints."""
+    return ReadAheadStore(S3Store(warehouse, pipeline))
+
+
 def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:
     """Returns if the store keeps the first of two objects with one name; later calls need one request.
 
-    It is called before each plan. The object stays, so no right to delete is needed.
+    A process calls it before its first plan. The object stays, so no right to delete is needed.
 
     Raises:
         NotFoundError: the bucket does not exist.

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -271,19 +271,19 @@ def written_by(table: DeltaTable, checkpoint: int, attempt: int) -> bool:
     return any(f.path.startswith(folder) for f in files_in(table, checkpoint - 1, checkpoint))
 
 
-def segment_files(path: WarehousePath, segment: Segment, table: DeltaTable | None = None) -> list[LiveFile]:
+def segment_files(path: WarehousePath, segment: Segment, live: Sequence[LiveFile] | None = None) -> list[LiveFile]:
     """Returns the files of a segment, oldest first: exactly the committed ones.
 
     Args:
         path: path of the table.
         segment: a segment of the table.
-        table: the table at the segment's version; opened here if it is missing.
+        live: the files of the table at the segment's version, oldest first; read here if they are missing.
 
     Raises:
         StoreError: the table has no such version, or has other files in it than the segment names: an action was lost.
     """
-    table = open_table(path, segment.version) if table is None else table
-    found = files_in(table, segment.after, segment.through)
+    live = files_in(open_table(path, segment.version)) if live is None else live
+    found = [f for f in live if segment.after < f.checkpoint <= segment.through]
     why = segment.difference((f.file.size, f.file.rows) for f in found)
     if why is not None:
         torn = "" if isinstance(path, BucketPath) else flaws_of(path, segment.version)

@@ -7,7 +7,8 @@ would count twice. Spark never commits to these tables.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, WarehousePath, join_path, storage_options, to_metadata
+from tidemark.tables.bucket_log import LOG_CHECKPOINT_INTERVAL, OwnCommits, Snapshot, entry_of, put_entry
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refuse_away, segment_files, unusable_table
 from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, sync_folder, translate_disk_errors
 
@@ -236,7 +238,7 @@ def _refused(request: CommitRequest, why: str) -> StoreError:
 
 CONFIGURATION: dict[str, str | None] = {
     "delta.enableExpiredLogCleanup": "false",
-    "delta.checkpointInterval": "20",
+    "delta.checkpointInterval": str(LOG_CHECKPOINT_INTERVAL),
     "delta.deletedFileRetentionDuration": "interval 1 days",
     "delta.logRetentionDuration": "interval 30 days",
 }
@@ -251,10 +253,12 @@ class DeltaTables:
     Attributes:
         warehouse: root of all tables.
         clock: stamps actions; no decision depends on it.
+        own: the newest commits of this process, for a bucket.
     """
 
     warehouse: Root
     clock: Clock
+    own: OwnCommits = field(default_factory=OwnCommits)
 
     def commit(self, request: CommitRequest, fence: Fence) -> Committed:
         """Commits, or raises; see `ports.StateTables`."""
@@ -263,14 +267,16 @@ class DeltaTables:
         for again in (False, True):
             # The order is the fence: read the version, then the attempt's outcome, then commit on that version. A later
             # attempt that revoked this one commits on a later version, so this commit conflicts.
-            table = self._open_table(request)
-            version = table.version() if table else -1
+            before = self._newest_version(request)
+            version = before.version if before else -1
             since = version if since is None else since
-            planned = self._planned(request, table)
+            planned = self._planned(request, before)
             fence.check()
-            failure = self._transact(request, table, planned)
-            found = self._read_back(request, since)
+            done = self._transact(request, before, planned)
+            failure = None if isinstance(done, Commit) else done
+            found = done if isinstance(done, Commit) else self._read_back(request, since)
             if found is not None:
+                self._keep(request, found, planned, before)
                 return Committed(commit=found, segment=_segment(request, found.version, planned))
             # A store may refuse both of two racing puts (S3's 409), so neither has committed.
             if failure is None or (again and not commit_at(self._path(request), version + 1)):
@@ -300,8 +306,12 @@ class DeltaTables:
         if isinstance(self.warehouse, str):
             for folder in folders:
                 sync_folder(self.warehouse, folder)
-        for commit in commits:
-            sync_commit(self.warehouse, commit)
+            for commit in commits:
+                sync_commit(self.warehouse, commit)
+            return
+        found = list(commits)
+        with ThreadPoolExecutor(max(1, len(found))) as pool:
+            list(pool.map(lambda commit: sync_commit(self.warehouse, commit), found))
 
     def _path(self, request: CommitRequest) -> WarehousePath:
         return join_path(self.warehouse, request.table)
@@ -315,15 +325,25 @@ class DeltaTables:
             raise unusable_table(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
 
-    def _open_table(self, request: CommitRequest) -> DeltaTable | None:
+    def _newest_version(self, request: CommitRequest) -> Snapshot | None:
         path = self._path(request)
+        snapshot = self.own.newest(path) if isinstance(path, BucketPath) else None
+        if snapshot is None:
+            table = self._open_table(path, request)
+            if table is None:
+                return None
+            live = tuple(files_in(table))
+            snapshot = Snapshot(version=table.version(), live=live, schema=table.schema(), table=table)
+        if request.schema and shape(snapshot.schema) != shape(delta_schema(request.schema)):
+            raise unusable_table(path, "its schema is not the operator's: a changed stored schema starts a new table")
+        return snapshot
+
+    def _open_table(self, path: WarehousePath, request: CommitRequest) -> DeltaTable | None:
         table = self._newest(path, -1 if request.parent is None else request.parent.version)
         if table is None:
             if request.parent is not None:
                 raise unusable_table(path, f"it is gone, but version {request.parent.version} is this attempt's input")
             return None
-        if request.schema and shape(table.schema()) != shape(delta_schema(request.schema)):
-            raise unusable_table(path, "its schema is not the operator's: a changed stored schema starts a new table")
         if table.metadata().partition_columns != _PARTITION_BY or table.protocol().min_reader_version > 1:
             raise unusable_table(path, "a foreign writer changed its partitioning or its protocol")
         return table
@@ -341,15 +361,15 @@ class DeltaTables:
                 mend_copies(path)
             return newest(path)
 
-    def _planned(self, request: CommitRequest, table: DeltaTable | None) -> Actions:
+    def _planned(self, request: CommitRequest, before: Snapshot | None) -> Actions:
         parent: list[LiveFile] = []
         if request.parent is not None:
-            is_newest = table is not None and table.version() == request.parent.version
-            parent = segment_files(self._path(request), request.parent, table if is_newest else None)
+            is_newest = before is not None and before.version == request.parent.version
+            parent = segment_files(self._path(request), request.parent, before.live if before and is_newest else None)
             absent = [path for path in self._unlisted(request, parent) if not (self._path(request) / path).is_file()]
             if absent:
                 raise unusable_table(self._path(request), f"files of the input are gone: {', '.join(absent[:3])}")
-        return actions(request, files_in(table) if table else [], parent)
+        return actions(request, before.live if before else [], parent)
 
     def _unlisted(self, request: CommitRequest, files: Sequence[LiveFile]) -> list[str]:
         """The files of a table that have to be looked at one by one: on a disk all, in a bucket what no listing has."""
@@ -362,27 +382,32 @@ class DeltaTables:
                     break
         return sorted(wanted)
 
-    def _transact(self, request: CommitRequest, table: DeltaTable | None, planned: Actions) -> Exception | None:
+    def _transact(self, request: CommitRequest, before: Snapshot | None, planned: Actions) -> Commit | Exception | None:
         """Tries to commit once. An exception proves nothing (a lost reply, a failed hook): the caller reads back."""
-        now = self.clock.now_ms()
+        now, path = self.clock.now_ms(), self._path(request)
+        metadata = {**request.metadata, **_parent(request), "write_id": request.write_id}
+        if before is not None and isinstance(path, BucketPath):
+            entry = entry_of(request, metadata, planned.add, planned.remove, now)
+            return put_entry(path, before.version + 1, request, entry)
         adds = [AddAction(f.path, f.file.size, _partition(f), now, True, f.file.stats) for f in planned.add]
         removes = [RemoveAction(f.path, True, now, f.file.size, _partition(f)) for f in planned.remove]
         properties = CommitProperties(
-            custom_metadata={**request.metadata, **_parent(request), "write_id": request.write_id},
+            custom_metadata=metadata,
             max_commit_retries=0,
             app_transactions=[Transaction(*request.app)],
         )
-        schema = table.schema() if table and not request.schema else delta_schema(request.schema)
+        schema = before.schema if before and not request.schema else delta_schema(request.schema)
+        table = None if before is None else before.table
         try:
             if table is None:
                 create_table_with_add_actions(
-                    str(self._path(request)),
+                    str(path),
                     schema,
                     adds,
                     mode="append",
                     partition_by=_PARTITION_BY,
                     configuration=CONFIGURATION,
-                    storage_options=storage_options(self._path(request)),
+                    storage_options=storage_options(path),
                     commit_properties=properties,
                 )
             else:
@@ -392,6 +417,12 @@ class DeltaTables:
         except (DeltaError, OSError) as error:
             return error
         return None
+
+    def _keep(self, request: CommitRequest, done: Commit, planned: Actions, before: Snapshot | None) -> None:
+        """Remembers a commit to a bucket, if nothing came between it and the version that it was planned on."""
+        path = self._path(request)
+        if before is not None and isinstance(path, BucketPath) and done.version == before.version + 1:
+            self.own.keep(path, planned.live, before.schema, done)
 
     def _read_back(self, request: CommitRequest, since: int) -> Commit | None:
         version = since + 1

@@ -17,6 +17,7 @@ from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.redrives import FindLetters, no_letters
 from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
+from tidemark.coordinator.plans.upcoming_reads import read_before_id
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
@@ -235,15 +236,19 @@ class CheckpointCoordinator:
         """
         while True:
             head = self.head(timeline)
-            found = self.next_plan(head)
-            if isinstance(found, SealedPlan):
-                done = self.publish(found.plan, found.sealed)
-                if isinstance(done, Completed):
-                    return done
-            elif isinstance(found, OpenPlan | NothingOpen):
-                answer = self._open(pipeline, request, head, found)
-                if answer is not None:
-                    return answer
+            with self.objects.ahead(*read_before_id(pipeline, head)) as forget:
+                if self.objects.plan(head.next_slot) is not None:
+                    # Its state is read from here on, and a stop may have come before that (adr/0068).
+                    forget()
+                found = self.next_plan(head)
+                if isinstance(found, SealedPlan):
+                    done = self.publish(found.plan, found.sealed)
+                    if isinstance(done, Completed):
+                        return done
+                elif isinstance(found, OpenPlan | NothingOpen):
+                    answer = self._open(pipeline, request, head, found)
+                    if answer is not None:
+                        return answer
             # Any other state means that the timeline moved on in the meantime: look again.
 
     def begin(self, plan: CheckpointPlan, timeout: timedelta | None = None) -> OwnedAttempt | PlanState:
@@ -253,11 +258,12 @@ class CheckpointCoordinator:
             The attempt, owned by the caller; or the plan's state, if no attempt can be taken.
         """
         self.listener("attempt", "before")
-        if is_outdated(self.objects, plan):
-            # The plan is written but has no attempts yet: an erasure that revised the parent either saw the plan, or is
-            # seen here.
-            return self.abort(plan, state_erased(plan))
-        found = self.attempts.begin(plan, self._deadline(timeout))
+        with self.objects.ahead(keys.read_ahead_of(plan.slot)):
+            if is_outdated(self.objects, plan):
+                # The plan is written but has no attempts yet: an erasure that revised the parent either saw the plan,
+                # or is seen here.
+                return self.abort(plan, state_erased(plan))
+            found = self.attempts.begin(plan, self._deadline(timeout))
         self.listener("attempt", "after")
         return found
 
@@ -286,8 +292,9 @@ class CheckpointCoordinator:
 
     def complete(self, plan: CheckpointPlan) -> PlanState:
         """Publishes a plan if it is sealed. Returns the plan's state."""
-        found = self.state(plan)
-        return self.publish(plan, found.sealed) if isinstance(found, SealedPlan) else found
+        with self.objects.ahead(keys.read_ahead_of(plan.slot)):
+            found = self.state(plan)
+            return self.publish(plan, found.sealed) if isinstance(found, SealedPlan) else found
 
     def record_failure(
         self, pipeline: Pipeline, plan: CheckpointPlan, error: BaseException, *, publishing: bool = False

@@ -24,6 +24,7 @@ from tidemark.coordinator.plans.replay_ranges import (
 from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.plans.sink_inputs import FittingSink, planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.plans.table_copies import PlannedCopies, plan_copies
+from tidemark.coordinator.plans.upcoming_reads import read_behind_id
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
@@ -157,12 +158,13 @@ class Planner:
         if not isinstance(reading, _Reading):
             return reading
         draft = self._draft(pipeline, request, parent, free.slot, reading)
-        draft = replace(
-            self._without_expired_letters(pipeline, self._with_redrives(pipeline, draft, parent, reading)),
-            parent_revision=parent.revision,
-            erasures=Erasures(self.objects).newest(),
-        )
-        won = self._freezer.freeze(draft) is PutOutcome.WON
+        with self.objects.ahead(*read_behind_id(draft, parent.requests_seen)):
+            draft = replace(
+                self._without_expired_letters(pipeline, self._with_redrives(pipeline, draft, parent, reading)),
+                parent_revision=parent.revision,
+                erasures=Erasures(self.objects).newest(),
+            )
+            won = self._freezer.freeze(draft) is PutOutcome.WON
         found = draft if won else self.objects.plan(free.slot)
         if found is None:
             raise StoreError(

@@ -3,7 +3,8 @@
 An uncertain put is settled by reading back: equal bytes mean that it won, other bytes that it lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -39,6 +40,7 @@ from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.model.schema.registry_schemas import StoredSchema
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+from tidemark.ports.caching import ReadsAhead
 from tidemark.sinks import known_sinks as known_sinks  # manifests ask for the traits that it registers
 
 T = TypeVar("T")
@@ -96,6 +98,13 @@ class Objects:
     def __init__(self, store: CheckpointStore, pipeline: str = "PIPELINE") -> None:
         self.store = store
         self.pipeline = pipeline
+
+    def ahead(self, keys: Collection[str], folders: Collection[str] = ()) -> AbstractContextManager[Callable[[], None]]:
+        """Within the block, objects and listings may be as of its beginning, up to the next put (adr/0068).
+
+        The block gets a function that ends this earlier.
+        """
+        return self.store.ahead(keys, folders) if isinstance(self.store, ReadsAhead) else nullcontext(_do_nothing)
 
     def read(self, cls: type[T], key: str) -> T | None:
         """Returns the object under a key, or None.
@@ -295,6 +304,10 @@ def _key_of_entry(entry: SlotEntry) -> str:
     if isinstance(entry, Closing) or not entry.revision:
         return keys.slot_key(slot.timeline, slot.sequence)
     return keys.revision_key(slot.timeline, slot.sequence, entry.revision)
+
+
+def _do_nothing() -> None:
+    """Ends a block that reads nothing ahead."""
 
 
 def _won_if(ours: bool) -> PutOutcome:

@@ -91,9 +91,11 @@ class Timelines:
             NotFoundError: the timeline is not the first one and has no genesis.
         """
         sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
-        entry = self.entry_at(timeline, sequence)
-        while (later := self._objects.slot(timeline, sequence + 1)) is not None:
-            sequence, entry = sequence + 1, later
+        newest = (keys.slot_key(timeline, sequence), keys.revision_key(timeline, sequence, 1)) if sequence else ()
+        with self._objects.ahead([*newest, keys.slot_key(timeline, sequence + 1)]):
+            entry = self.entry_at(timeline, sequence)
+            while (later := self._objects.slot(timeline, sequence + 1)) is not None:
+                sequence, entry = sequence + 1, later
         if entry is None and timeline != keys.FIRST_TIMELINE:
             raise NotFoundError(
                 f"no timeline {timeline!r}", next=f"tidemark timeline list {self._objects.pipeline}    (lists them)."

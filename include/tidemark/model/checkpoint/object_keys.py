@@ -57,6 +57,13 @@ def revision_key(timeline: str, sequence: int, revision: int) -> str:
     return f"timelines/{timeline}/{sequence:012d}.r{revision}.json"
 
 
+def read_ahead_of(slot: Slot) -> tuple[str, ...]:
+    """Returns the keys that decide a plan of a slot in most cases: what took the slot, its parent, and two outcomes."""
+    parent = (slot.timeline, slot.sequence - 1)
+    before = (slot_key(*parent), revision_key(*parent, 1)) if slot.sequence > 1 else ()
+    return (*before, slot_key(slot.timeline, slot.sequence), outcome_key(slot, 0), outcome_key(slot, 1))
+
+
 def place_of(key: str) -> tuple[str, int]:
     """Returns the timeline and sequence of a `slot_key` or a `revision_key`."""
     return key.split("/")[1], number_of(key)
