@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -15,8 +16,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -31,8 +34,13 @@ from tidemark.engine.state.resolve_sql import resolve_state
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.state.compaction import LevelPolicy
 from tidemark.ports import PutOutcome
+from tidemark.readers.checkpoint_reader import stream_checkpoint
 from tidemark.readers.state_reader import range_reader, read_state
+from tidemark.sql.resolve import empty_columns
+from tidemark.storage.parquet_folder import ParquetFolder, open_rows_writer
+from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.memory import ManualClock
+from tidemark.transfer.export_folder import FolderExport
 from tidemark.transfer.level_files import merge_levels
 
 QUICK = os.environ.get("BENCH") == "quick"
@@ -54,7 +62,7 @@ def main() -> int:
         state = Synthetic(Path(home), KEYS)
         state.add_runs(RUNS, SEED)
         sys.stderr.write(f"{KEYS:,} keys, {RUNS} runs\n")
-        found = reading(spark, state) | compacting(spark, state)
+        found = reading(spark, state) | exporting(state, Path(home)) | compacting(spark, state)
         report = json.dumps(made_by(COMMAND, SEED) | {"keys": KEYS, "runs": RUNS} | found, indent=2) + "\n"
         sys.stdout.write(report)
         if not QUICK:
@@ -99,6 +107,33 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     found |= medians({"resolve_without_spark": without_spark, "reduce_in_memory": reduce}, 3)
     ways = ("resolve", "resolve_in_workers")
     return found | {f"{way}_to_scan": round(found[way] / found["scan"], 2) for way in ways}
+
+
+def exporting(state: Synthetic, home: Path) -> dict[str, Any]:
+    """Times `state export`, the states of `export`, and a plain copy of all stored rows, not merged, in one file."""
+    names, shape = "key, updates, amount, last_at, _changed", arrow_schema(empty_columns(state.schema))
+    plan = SimpleNamespace(schemas={"totals": state.schema})
+    at: Any = SimpleNamespace(plan=plan, handles={"totals": state.handle}, now=NOW)
+
+    def copy() -> None:
+        with duckdb.connect() as db:
+            files = ", ".join(f"'{path}'" for path in state.paths)
+            rows = f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = false)"
+            db.execute(f"COPY ({rows}) TO '{home}/copy.parquet' (FORMAT parquet, COMPRESSION zstd)")
+
+    def export() -> None:
+        with open_rows_writer(home / "export.parquet", shape) as writer:
+            for rows in stream_checkpoint(str(state.root), at, "totals"):
+                writer.write_table(rows)
+
+    def export_folder() -> None:
+        folder = home / "folder"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        FolderExport(warehouse=str(state.root), folder=ParquetFolder(folder), checkpoint=at).state("totals", {})
+
+    found = medians({"copy": copy, "export": export, "export_folder": export_folder}, 3)
+    return found | {f"{way}_to_copy": round(found[way] / found["copy"], 2) for way in ("export", "export_folder")}
 
 
 def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from tests.copies.transfer_pipeline import SEED, UIDS, TransferPipeline, transfer_pipeline
@@ -15,6 +16,7 @@ from tidemark.model.checkpoint.codec import to_json
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import reads
 from tidemark.storage.parquet_folder import ParquetFolder
+from tidemark.transfer import export_folder
 from tidemark.transfer.export_folder import FolderExport
 
 
@@ -152,3 +154,22 @@ def test_stored_rows_are_cut_into_files_of_a_bounded_size(made: TransferPipeline
     )
     state = writer.state("sold", {})
     assert [f.rows for f in state.stored] == [state.rows] == [3], "a file ends with a row group"
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_ranges_that_are_merged_one_after_the_other_make_the_same_files(
+    made: TransferPipeline, tmp_path: Path, uid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = reads.get_checkpoint(made.tidemark.context, "market", 5)
+    exported = {}
+    for rows in (10**9, 3):
+        monkeypatch.setattr(export_folder, "RANGE_ROWS", rows)
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        export = FolderExport(warehouse=made.line.warehouse, folder=ParquetFolder(folder), checkpoint=found)
+        state = export.state(uid, {})
+        files = [file for file in (*state.stored, state.resolved) if file is not None]
+        exported[rows] = [pq.read_table(folder / file.path, partitioning=None).to_pylist() for file in files]
+    assert exported[3] == exported[10**9]
+    keys = [k.name for k in found.plan.schemas[uid].keys]
+    assert exported[3][-1] == sorted(exported[3][-1], key=lambda row: [row[name] for name in keys])

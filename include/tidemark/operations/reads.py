@@ -190,15 +190,15 @@ def write_state_file(context: Context, name: str, uid: str, to: Path, *, checkpo
     if to.suffix not in (".parquet", ".csv"):
         raise UsageError(f"cannot export to {to.name}", next="give a file that ends in .parquet or .csv.")
     import pyarrow.csv
-    import pyarrow.parquet
 
     from tidemark.readers.checkpoint_reader import stream_checkpoint
     from tidemark.readers.state_reader import empty_state
+    from tidemark.storage.parquet_folder import open_rows_writer
 
     found = get_checkpoint(context, name, checkpoint)
     none = empty_state(state_schema_of(found, uid))
     is_csv, count = to.suffix == ".csv", 0
-    open_writer = pyarrow.csv.CSVWriter if is_csv else pyarrow.parquet.ParquetWriter
+    open_writer = pyarrow.csv.CSVWriter if is_csv else open_rows_writer
     with _new_file(to) as file, open_writer(file, (_flat(none) if is_csv else none).schema) as writer:
         for rows in stream_checkpoint(context.warehouse.root, found, uid):
             writer.write_table(_flat(rows) if is_csv else rows)

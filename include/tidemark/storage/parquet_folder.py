@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +32,7 @@ class ParquetFolder:
     path: Path
     rows_per_file: int = ROWS_PER_FILE
 
-    def files(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> list[ExportedFile]:
+    def files(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[ExportedFile]:
         """Writes rows, in order, to a folder with as many files as needed, at least one."""
         batches, made = row_groups(rows, schema), list[ExportedFile]()
         batch = next(batches, None)
@@ -46,7 +46,7 @@ class ParquetFolder:
             made.append(self._describe_file(path, written))
         return made
 
-    def file(self, name: str, rows: pa.RecordBatchReader, schema: pa.Schema) -> ExportedFile:
+    def file(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> ExportedFile:
         """Writes rows, in order, to one file."""
         written = 0
         with self._opened(f"{name}.parquet", schema) as writer:
@@ -65,7 +65,7 @@ class ParquetFolder:
     def _opened(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
-        return pq.ParquetWriter(where, schema, compression=_COMPRESSION, write_page_checksum=True)
+        return open_rows_writer(where, schema)
 
     def _describe_file(self, name: str, rows: int | None = None) -> ExportedFile:
         where = self.path / name
@@ -138,7 +138,7 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         yield pa.concat_tables(held)
 
 
-def open_rows_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def open_rows_writer(path: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     """Opens a file of a table for rows: microseconds as Spark writes and reads them, checksums, small dictionaries."""
     return pq.ParquetWriter(
         path,

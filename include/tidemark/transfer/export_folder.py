@@ -1,11 +1,15 @@
 """A checkpoint's states as plain files, without a JVM: DuckDB merges, pyarrow writes, batch by batch."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.kinds.base.sql import DUCKDB_MACROS, quote
 from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
+from tidemark.model.schema.key_groups import key_group_ranges
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.readers.state_reader import Relation, stored_rows
@@ -15,6 +19,8 @@ from tidemark.storage.parquet_folder import ParquetFolder
 from tidemark.tables.delta_tables import arrow_schema
 
 _BATCH = 100_000
+RANGE_ROWS = 1_000_000
+"""Stored rows that are merged at a time: they fit into memory, and each range opens all files again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +49,35 @@ class FolderExport:
             StateOverflowError: a key's merged state does not fit; the message names the key.
             StoreError: a version or a file of the handle is missing.
         """
-        schema, now = self.checkpoint.plan.schemas[uid], self.checkpoint.now
-        rows = stored_rows(self.warehouse, schema, self.checkpoint.handles[uid])
-        if rows is None:
-            rows = Relation(parts=((arrow_schema(run_columns(schema)).empty_table(), None),))
-        with open_connection(rows.files) as connection, translate_duckdb_errors(f"state of {uid} cannot be read"):
-            relation = rows.register(connection, "rows")
-            deepest = compacted_sql(schema, relation, now, deepest=True)
-            held = connection.sql(order_columns(deepest, run_columns(schema), stored_order(schema)))
-            columns = arrow_schema(run_columns(schema))
-            stored = self.folder.files(f"stored/{uid}", held.to_arrow_reader(_BATCH), columns)
-            finished = connection.sql(
-                order_columns(
-                    resolving_sql(schema, relation, now), empty_columns(schema), [k.name for k in schema.keys]
-                )
-            )
-            columns = arrow_schema(empty_columns(schema))
-            resolved = self.folder.file(f"state/{uid}", finished.to_arrow_reader(_BATCH), columns)
+        schema = self.checkpoint.plan.schemas[uid]
+        with translate_duckdb_errors(f"state of {uid} cannot be read"):
+            stored = self.folder.files(f"stored/{uid}", self._merged(uid), arrow_schema(run_columns(schema)))
+            resolved = self._resolved(uid, [str(self.folder.path / file.path) for file in stored])
         texts = {dialect: self._query(uid, dialect, query) for dialect, query in queries.items()}
         return ExportedState(schema=replace(schema, older=()), stored=tuple(stored), resolved=resolved, queries=texts)
+
+    def _merged(self, uid: str) -> Iterator[pa.RecordBatch]:
+        """Yields the compacted rows, in the order of their files: a range of key groups is merged after the other."""
+        schema, handle = self.checkpoint.plan.schemas[uid], self.checkpoint.handles[uid]
+        rows = stored_rows(self.warehouse, schema, handle)
+        if rows is None:
+            return
+        count = max(1, min(math.ceil(handle.rows / RANGE_ROWS), schema.key_groups))
+        with open_connection(rows.files) as connection:
+            for within in key_group_ranges(schema.key_groups, count):
+                relation = replace(rows, key_groups=within).register(connection, "rows")
+                deepest = compacted_sql(schema, relation, self.checkpoint.now, deepest=True)
+                held = connection.sql(order_columns(deepest, run_columns(schema), stored_order(schema)))
+                yield from held.to_arrow_reader(_BATCH)
+
+    def _resolved(self, uid: str, stored: Sequence[str]) -> ExportedFile:
+        """Writes the resolved rows in order of keys, from the files with the compacted ones."""
+        schema = self.checkpoint.plan.schemas[uid]
+        relation = Relation(parts=((tuple(stored), None),))
+        with open_connection(stored) as connection:
+            query = resolving_sql(schema, relation.register(connection, "rows"), self.checkpoint.now)
+            rows = connection.sql(order_columns(query, empty_columns(schema), [k.name for k in schema.keys]))
+            return self.folder.file(f"state/{uid}", rows.to_arrow_reader(_BATCH), arrow_schema(empty_columns(schema)))
 
     def _query(self, uid: str, dialect: str, query: str) -> ExportedFile:
         head = f"-- {self.checkpoint.plan.pipeline}: state of {uid} at {self.checkpoint.plan.name}\n"

@@ -25,10 +25,10 @@ from tidemark.storage.local_store import Root, fsync, stage_folder
 from tidemark.storage.parquet_folder import ROW_GROUP, open_rows_writer, row_groups
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.tables.key_rewriter import Footers, translate_library_errors
-from tidemark.transfer.export_folder import order_columns, stored_order
+from tidemark.transfer.export_folder import RANGE_ROWS, order_columns, stored_order
 
-RANGE_ROWS, RANGE_BYTES = 1_000_000, 64 * 2**20
-"""Stored rows of a range, and their bytes in files: they fit into memory, and each range opens all files again."""
+RANGE_BYTES = 64 * 2**20
+"""Bytes in files of a range, as `RANGE_ROWS`."""
 GROUP_BYTES = 8 * 2**20
 """Bytes of a row group in memory: a reader of one key decodes one of many."""
 
