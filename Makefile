@@ -139,6 +139,10 @@ bench: setup ## Measure checkpoints by state size, and what one would take inste
 	@$(BIN)/python -m benchmarks.publications.upkeep
 	@$(BIN)/python -m benchmarks.publications
 	@$(BIN)/python -m benchmarks.airflow_latency
+	@$(BIN)/python -m benchmarks.large_batches
+	@$(BIN)/python -m benchmarks.long_run
+	@$(BIN)/python -m benchmarks.small_batches
+	@$(BIN)/python -m benchmarks.tables
 
 .PHONY: docs
 docs: setup ## Check the documentation's examples, tables and links

@@ -54,7 +54,8 @@ of every system was compared with numpy's, row by row; a single wrong row preven
 - *transformWithState* is the same query with a state function in Python, which asks for the state of each key over a
   socket.
 - *delta-rs MERGE* does without a JVM: librdkafka reads, Arrow decodes, DuckDB folds, and delta-rs merges.
-- Spark's declarative pipelines have AUTO CDC only in later releases than the pyspark that Tidemark pins: not measured.
+- AUTO CDC of Spark's declarative pipelines, in later releases than the pyspark that Tidemark pins, was not measured: it
+  keeps the newest event of each key, so it cannot count or add up.
 - *Delta MERGE* folds the range in a batch and merges it into a table, which is the state. *Full overwrite* rewrites the
   whole table.
 - *Flink* is resident: one JVM, two task slots, RocksDB, incremental checkpoints, triggered over REST. The package from

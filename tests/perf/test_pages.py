@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import report, scale_page
+from benchmarks import report, scale_page, tables
 from benchmarks.facts import told
 from benchmarks.latency import page as latency_page
 from benchmarks.nexmark import page as nexmark_page
@@ -40,62 +40,15 @@ def test_a_page_says_how_it_was_made(page: str) -> None:
     assert told(data.get("facts", data)) in (FOLDER / f"{page}.md").read_text().splitlines()
 
 
-STATE_COSTS = {
-    "plain Delta scan of the base": ("scan", None),
-    "full resolve in Spark's workers": ("resolve_in_workers", "resolve_in_workers_to_scan"),
-    "full resolve by Spark's SQL": ("resolve", "resolve_to_scan"),
-    "full resolve by DuckDB": ("resolve_without_spark", None),
-    "the same rows reduced in memory": ("reduce_in_memory", None),
-    "point read of one key": ("point", None),
-    "level-1 compaction": ("level_1", None),
-    "rewrite of the whole base": ("full", "full_per_million_keys"),
-}
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_tables_between_comments_are_what_the_command_writes_of_the_data(page: str) -> None:
+    text = (FOLDER / page).read_text()
+    assert tables.rewritten(text) == text, "python -m benchmarks.tables"
 
 
-@pytest.mark.parametrize("title", STATE_COSTS)
-def test_state_costs(title: str) -> None:
-    data, (seconds, ratio) = _data("state-costs"), STATE_COSTS[title]
-    cell = _cells("state-costs", title)[0]
-    assert float(cell.split()[0]) == pytest.approx(data[seconds], abs=0.051 if data[seconds] > 10 else 0.0051)
-    if ratio is not None:
-        assert f"({data[ratio]:.1f} " in cell
-
-
-def test_the_rate_of_process_operators() -> None:
-    rate = _data("process-rate")["records_per_s"]
-    assert _cells("state-costs", "records per second of a process operator")[0] == f"{rate:,}"
-
-
-LARGE = {
-    "plain": "plain Spark",
-    "fold": "Tidemark, one fold",
-    "many": "Tidemark, three folds and a process",
-    "append": "Structured Streaming, results appended",
-    "flink": "Flink, always running",
-}
-
-
-@pytest.mark.parametrize("kind", LARGE)
-def test_large_batches(kind: str) -> None:
-    found = _data("large-batches")["medians"][kind]
-    cells = [f"{found[name]:.2f}" for name in ("seconds", "to_plain", "first_to_median")]
-    assert _cells("README", LARGE[kind]) == cells
-
-
-def test_a_long_run() -> None:
-    data = _data("long-run")
-    assert _cells("README", "median of a checkpoint, s")[0] == f"{data['median_s']:.2f}"
-    assert _cells("README", "the same, relative to the median")[0] == f"{data['mean_to_median']:.2f}"
-    beside = data["beside_rewrites"]["p95_to_alone"]
-    assert _cells("README", "95th percentile while the base")[0] == f"{beside:.2f}"
-    assert _cells("README", "bytes written in all")[0] == f"{data['write_amplification']:.1f}"
-
-
-@pytest.mark.parametrize("place", ["folder", "bucket, 0 ms", "bucket, 20 ms"])
-def test_a_checkpoint_in_a_bucket(place: str) -> None:
-    found = _data("bucket")["medians"][place]
-    cells = [f"{found['seconds']:.2f}", f"{found['to_folder']:.2f}", f"{found['requests']:.0f}"]
-    assert _cells("README", f"{place} |") == cells
+def test_every_table_has_its_place() -> None:
+    texts = "".join((FOLDER / page).read_text() for page in tables.PAGES)
+    assert [name for name in tables.TABLES if texts.count(f"<!-- {name} -->") != 1] == []
 
 
 @pytest.mark.parametrize("verb", ["savepoint", "fork", "restore"])

@@ -9,11 +9,10 @@ import typer
 
 from tidemark.answers.timeline_facts import FieldDifference, NumberDifference, OperatorDifference, SinkDifference
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import Execute, with_options
+from tidemark.cli.option_groups import AllowNonRestoredState, Execute, PipelineName, with_options
 from tidemark.cli.output import JsonFlag, cell, note, print_json, show_fields, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.progress import ProgressListener
-from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import Context, open_context
 from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest, Outlook
 from tidemark.coordinator.recovery.restore_request import RestoreRequest

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.exports import import_facts
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName, parse_time
 from tidemark.cli.output import JsonFlag, note, show_fields
-from tidemark.cli.run import PipelineName, parse_time
 from tidemark.context import open_context
 from tidemark.coordinator.plans.bootstrap_offsets import Starts
 from tidemark.errors import UsageError

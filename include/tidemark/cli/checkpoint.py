@@ -7,10 +7,9 @@ import typer
 
 from tidemark.answers.checkpoint_facts import checkpoint_facts, iso
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, to_datetime
 from tidemark.cli.replay import replay
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import ConflictError, UsageError
 from tidemark.model.checkpoint.codec import body_of

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import Execute, Note, with_options
+from tidemark.cli.option_groups import Execute, Note, PipelineName, with_options
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.environment import user_name
 from tidemark.model.checkpoint.codec import body_of

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, parse_id
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import AllowNonRestoredState, Execute, PipelineName
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
-from tidemark.cli.run import AllowNonRestoredState, PipelineName
 from tidemark.context import open_context
 from tidemark.errors import UsageError
 from tidemark.model.retention.export_manifest import Export

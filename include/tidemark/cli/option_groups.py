@@ -4,10 +4,20 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from tidemark.errors import UsageError
+
+PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")]
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Record lost offsets and continue, instead of failing.")
+]
+AllowNonRestoredState = Annotated[
+    bool, typer.Option("--allow-non-restored-state", help="Drop the state of operators that are no longer declared.")
+]
 Execute = Annotated[bool, typer.Option("--execute", help="Make the changes (default: only show them, a dry run).")]
 Note = Annotated[str | None, typer.Option("--note", help="Add a note for people.")]
 Expires = Annotated[
@@ -18,6 +28,19 @@ Expires = Annotated[
         help="Set the expiry: 30d, 12h, an ISO 8601 time (UTC if it has no zone), or never.",
     ),
 ]
+
+
+def parse_time(text: str) -> datetime:
+    """Parses an ISO 8601 time, as UTC if it names no zone.
+
+    Raises:
+        UsageError: the text is not an ISO 8601 time.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"not a time: {text!r}", next="write for example 2013-02-01T05:00:00Z.") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

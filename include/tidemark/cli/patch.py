@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.option_groups import Execute, Expires, Note
+from tidemark.cli.option_groups import AllowNonRestoredState, Execute, Expires, Note, parse_time
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
-from tidemark.cli.run import AllowNonRestoredState, parse_time
 from tidemark.context import open_context
 from tidemark.environment import user_name
 from tidemark.model.core.savepoint_expiry import expiry_ms

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from tidemark.answers.publication_facts import PublishedFacts
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import TargetChangedError
 from tidemark.operations.publications import publishing

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import CheckpointId, parse_id
+from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, cell, print_json, show_rows
 from tidemark.cli.plain import plain
 from tidemark.cli.progress import ProgressListener
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import ReplayDiffersError
 from tidemark.operations import replay as replay_operations

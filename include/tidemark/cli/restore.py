@@ -7,9 +7,15 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import Execute, with_options
+from tidemark.cli.option_groups import (
+    AcceptLoss,
+    AllowNonRestoredState,
+    Execute,
+    PipelineName,
+    parse_time,
+    with_options,
+)
 from tidemark.cli.output import JsonFlag, note, show_fields
-from tidemark.cli.run import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time
 from tidemark.context import open_context
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.latest_valid import MAX_FALLBACK

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows, to_datetime
 from tidemark.cli.progress import Counted
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.coordinator.retention.storage_report import Stored

@@ -2,32 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.answers.checkpoint_facts import checkpoint_facts
-from tidemark.cli.option_groups import with_options
+from tidemark.cli.option_groups import AcceptLoss, AllowNonRestoredState, PipelineName, parse_time, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fields, show_rows
 from tidemark.cli.progress import ProgressListener
 from tidemark.context import open_context
 from tidemark.environment import random_id
-from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.row_tables import describe_owner
 from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.state.compaction import Group, amplification
 from tidemark.operations import checkpoints, compaction, observability, runs
 from tidemark.ports import PlanRequest
-
-PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="The pipeline's name.")]
-AcceptLoss = Annotated[
-    bool, typer.Option("--accept-loss", help="Record lost offsets and continue, instead of failing.")
-]
-AllowNonRestoredState = Annotated[
-    bool, typer.Option("--allow-non-restored-state", help="Drop the state of operators that are no longer declared.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -154,16 +144,3 @@ def _compaction_facts(record: CompactionRecord, before: Sequence[Group], after: 
     ):
         row |= {f"{name}_before": of(before), f"{name}_after": of(after)}
     return row
-
-
-def parse_time(text: str) -> datetime:
-    """Parses an ISO 8601 time, as UTC if it names no zone.
-
-    Raises:
-        UsageError: the text is not an ISO 8601 time.
-    """
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(f"not a time: {text!r}", next="write for example 2013-02-01T05:00:00Z.") from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -6,10 +6,9 @@ import typer
 
 from tidemark.answers.timeline_facts import SavepointFacts
 from tidemark.cli.checkpoint_id import parse_id
-from tidemark.cli.option_groups import Execute, Expires, Note, with_options
+from tidemark.cli.option_groups import Execute, Expires, Note, PipelineName, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
 from tidemark.cli.patch import patch
-from tidemark.cli.run import PipelineName
 from tidemark.context import Context, open_context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError, UsageError

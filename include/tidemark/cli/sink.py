@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
-from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import sink_source
 from tidemark.context import open_context
 from tidemark.environment import user_name

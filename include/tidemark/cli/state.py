@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
+from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
-from tidemark.cli.run import PipelineName
 from tidemark.cli.sources import state_lineage
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
+from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.cli.plain import plain
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.errors import UsageError
 from tidemark.operations import queries, savepoints

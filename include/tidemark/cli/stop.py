@@ -8,10 +8,9 @@ import typer
 
 from tidemark.cli.airflow_api import AirflowError
 from tidemark.cli.airflow_dags import dags_of
-from tidemark.cli.option_groups import Note
+from tidemark.cli.option_groups import Note, PipelineName
 from tidemark.cli.output import JsonFlag, note, show_fields
 from tidemark.cli.progress import ProgressListener
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.stop_and_resume import STOP, Stopped
 from tidemark.environment import user_name

@@ -8,9 +8,8 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from tidemark.cli.option_groups import Execute
+from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, stdout
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.records.timeline_tree import Branch
 from tidemark.model.checkpoint.codec import body_of

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli.checkpoint_id import parse_id
+from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_rows
 from tidemark.cli.progress import Counted
-from tidemark.cli.run import PipelineName
 from tidemark.context import open_context
 from tidemark.coordinator.recovery.integrity import refuse_damaged
 from tidemark.errors import UsageError

@@ -161,7 +161,7 @@ def _announce_made(context: Context, pipeline: Pipeline, made: Checkpoint, *, is
     observability.announce(context, made)
     if is_fork:
         return
-    sinks.deliver(context, pipeline.name)
+    sinks.deliver(context, pipeline.name, made)
     report_left_behind(made.plan)
     report_offsets(context, pipeline, made)
 
@@ -287,7 +287,7 @@ def get_plan(context: Context, name: str, slot: str) -> CheckpointPlan:
 def _announce_completed(context: Context, pipeline: Pipeline, made: Checkpoint) -> None:
     observability.announce(context, made)
     report_offsets(context, pipeline, made)
-    sinks.deliver(context, pipeline.name)
+    sinks.deliver(context, pipeline.name, made)
     progress = runs.describe(context, made) if made.plan.run else None
     if progress is not None:
         log.info("run_progress", pipeline=pipeline.name, progress=str(progress))

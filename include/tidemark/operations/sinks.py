@@ -16,7 +16,7 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.backlog import SinkBacklog, backlogs, refusal_to_skip, skip
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.checkpoints.loop import is_live, list_undelivered, record_delivery
-from tidemark.coordinator.plans.sink_inputs import Undelivered
+from tidemark.coordinator.plans.sink_inputs import Undelivered, has_outbox
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.environment import lazy_proxy
 from tidemark.errors import NotFoundError, RecordRefusedError, TidemarkError
@@ -155,14 +155,21 @@ def _record(held: DeliveryFailure | SkippedRecord) -> dict[str, Any]:
     }
 
 
-def deliver(context: Context, name: str) -> int:
+def deliver(context: Context, name: str, made: Checkpoint | None = None) -> int:
     """Sends the rows that wait in the outboxes of the live timeline; returns the number of records sent for good.
 
     Each sink is sent to separately, oldest checkpoint first. A sink that fails is left alone until the next call, which
     begins with its remaining rows. Nothing is raised: the checkpoints are complete and stay complete.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        made: the newest checkpoint, if this process has just made it: if it has no outbox, nothing else is read.
     """
     sent = 0
     try:
+        if made is not None and not has_outbox(made):
+            return 0
         coordinator = context.coordinator(name)
         failing = set[str]()
         for due in list_undelivered(coordinator):

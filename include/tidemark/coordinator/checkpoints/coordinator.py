@@ -7,13 +7,13 @@ done. Correctness rests on put-if-absent objects and on the tables' compare-and-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from tidemark.coordinator.checkpoints.attempts import Attempts, OwnedAttempt
 from tidemark.coordinator.checkpoints.failure_policy import FailureReport, failure_of, in_a_row
 from tidemark.coordinator.checkpoints.job import ignore_step
 from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.plans.inputs import FilesExist
-from tidemark.coordinator.plans.planner import Planner
 from tidemark.coordinator.plans.redrives import FindLetters, no_letters
 from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
@@ -54,6 +54,9 @@ from tidemark.ports import (
     StepListener,
     WriteIds,
 )
+
+if TYPE_CHECKING:
+    from tidemark.coordinator.plans.planner import Planner
 
 
 # Publication: the put-if-absent of the manifest is the commit point of a checkpoint.
@@ -369,7 +372,9 @@ class CheckpointCoordinator:
         found = [self.objects.abort(replace(plan.slot, k=k)) for k in range(1, plan.slot.k + 1)]
         return [record for record in found if record is not None]
 
-    def _planner(self) -> Planner:
+    def _planner(self) -> "Planner":
+        from tidemark.coordinator.plans.planner import Planner  # most commands plan nothing
+
         return Planner(
             objects=self.objects,
             log=self.log,

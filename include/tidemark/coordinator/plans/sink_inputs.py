@@ -236,6 +236,11 @@ def redriven_before(timelines: Timelines, covered: OffsetCoverage, name: str) ->
     return found
 
 
+def has_outbox(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has the table of any sink to which rows are sent after checkpoints."""
+    return bool(leaving_tables(Parent.of(Head(timeline="", sequence=1, entry=checkpoint))))
+
+
 def leaving_tables(parent: Parent) -> list[SinkTable]:
     """The parent's sinks whose rows leave the warehouse, including those that are no longer declared."""
     return [table for table in (*parent.sinks.values(), *parent.outboxes.values()) if not table.is_transactional]
