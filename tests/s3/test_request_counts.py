@@ -6,7 +6,6 @@ measured when it was set: a change that exceeds it has added a request per objec
 """
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -181,20 +180,22 @@ def test_a_checkpoint_takes_no_request_per_checkpoint_before_it(counted: Counted
 
 
 def test_a_checkpoint_of_one_process_makes_the_same_requests_however_long_the_logs_are(counted: Counted) -> None:
-    """It knows its own commits. The logs of states are left out: the twin of the engine reads them by deltalake."""
+    """Without requests for logs, which the twin reads, too, and which get a Delta log checkpoint now and then.
+
+    `tests/contract/test_tables.py` counts those of a commit.
+    """
     requests = counted.bucket.server.proxy.requests
 
     def made() -> int:
         counted.line.send(counted.sales.more(20))
         requests.clear()
         assert checkpoints.run_once(counted.context, "till", PlanRequest(origin="test")).checkpoint is not None
-        logs = re.compile("/state/.*/_delta_log")
         paths = [path.replace("%2F", "/") for _, path in requests]
-        return sum("/part-0.parquet" not in path and not logs.search(path) for path in paths)
+        return sum("/part-0.parquet" not in path and "/_delta_log" not in path for path in paths)
 
     made()  # the first one opens the tables
     counts = {made() for _ in range(4)}
-    assert len(counts) == 1 and max(counts) <= 62, counts
+    assert len(counts) == 1 and max(counts) <= 55, counts
 
 
 def test_what_is_damaged_after_a_verify_is_found_by_the_next_one(counted: Counted) -> None:
