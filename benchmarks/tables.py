@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.report import FOLDER
 
-PAGES = ("README.md", "state-costs.md")
+PAGES = ("README.md", "state-costs.md", "../scale.md")
 
 
 def main() -> int:
@@ -181,6 +181,39 @@ def state_costs() -> str:
     return _table(("figure", "seconds", "target"), rows)
 
 
+STEPS = {
+    "fold": "checkpoints of four million records each",
+    "update": "a checkpoint of 20,000 updates",
+    "compact": "`compact --full`",
+    "savepoint": "`savepoint create`",
+    "resolve": "full resolve by Spark's SQL",
+    "hash": "`state hash`",
+    "export": "`state export`",
+    "show": "`state show`, one key",
+    "retention": "`retention apply`",
+}
+
+
+def memory() -> str:
+    """Seconds and memory at two sizes of state, by step."""
+    found = {(row["pipeline"], row["step"]): row for row in _data("memory")["rows"]}
+    sizes = sorted({row["keys"] for row in found.values()})
+    head = ["step"] + [f"s, {keys // 1_000_000} M keys" for keys in sizes]
+    head += [f"MiB of {place}, {keys // 1_000_000} M" for place in PLACES.values() for keys in sizes]
+    rows = []
+    for kind, operator in {"bench-": "fold", "bench-process-": "process"}.items():
+        for step, title in STEPS.items():
+            of = [found.get((f"{kind}{keys}", step)) for keys in sizes]
+            cells = ["" if row is None else f"{row['seconds']:,.1f}" for row in of]
+            for place in PLACES:
+                cells += ["" if row is None else f"{row['peak_mib'].get(place, 0):,}" for row in of]
+            rows.append([f"{operator}: {title}", *cells])
+    return _table(head, rows)
+
+
+PLACES = {"spark": "Spark", "workers": "its Python workers", "client": "the command"}
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "large-batches": large_batches,
     "long-run": long_run,
@@ -188,6 +221,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "small-batches": small_batches,
     "before-and-after": before_and_after,
     "state-costs": state_costs,
+    "memory": memory,
 }
 """The table of each name."""
 
