@@ -1,7 +1,7 @@
 """Commits to Delta tables with deltalake: a compare-and-set on the version that was just read; types of their columns.
 
 `max_commit_retries=0` makes it one: by default deltalake rebases and commits a stale append, so a run that lands twice
-would count twice. Spark never commits to these tables.
+would count twice. In a bucket, a commit is a conditional put (`bucket_log`). Spark never commits to these tables.
 """
 
 import json
