@@ -42,9 +42,11 @@ class ReadAheadStore:
     at_once: int = _AT_ONCE
     _bodies: dict[str, bytes | None] = field(default_factory=dict, init=False)
     _listed: dict[str, Sequence[str]] = field(default_factory=dict, init=False)
+    _puts: int = field(default=0, init=False)
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
         """See `ports.CheckpointStore`. What follows is read again."""
+        self._puts += 1
         self._forget()
         return self.store.put_if_absent(key, body)
 
@@ -67,9 +69,11 @@ class ReadAheadStore:
         # All are read, even those that a block around this one has read: older answers must not count here.
         reads = [(self.store.list, folder) for folder in dict.fromkeys(folders)]
         bodies = [(self.store.get, key) for key in dict.fromkeys(keys)]
+        puts = self._puts
         found = _read_all([*reads, *bodies], self.at_once)
-        self._listed |= {name: listed[0] for (_, name), listed in zip(reads, found, strict=False) if listed}
-        self._bodies |= {name: body[0] for (_, name), body in zip(bodies, found[len(reads) :], strict=True) if body}
+        if puts == self._puts:  # or a second thread, which should not be there, has put something meanwhile
+            self._listed |= {name: listed[0] for (_, name), listed in zip(reads, found, strict=False) if listed}
+            self._bodies |= {name: body[0] for (_, name), body in zip(bodies, found[len(reads) :], strict=True) if body}
         try:
             yield self._forget
         finally:
