@@ -179,10 +179,10 @@ def test_a_checkpoint_takes_no_request_per_checkpoint_before_it(counted: Counted
     assert max(counts) <= 330, counts
 
 
-def test_a_checkpoint_of_one_process_makes_the_same_requests_however_long_the_logs_are(counted: Counted) -> None:
+def test_a_checkpoint_of_one_process_makes_a_bounded_number_of_requests(counted: Counted) -> None:
     """Without requests for logs, which the twin reads, too, and which get a Delta log checkpoint now and then.
 
-    `tests/contract/test_tables.py` counts those of a commit.
+    `tests/contract/test_tables.py` counts those of a commit. A round with dead letters makes four requests more.
     """
     requests = counted.bucket.server.proxy.requests
 
@@ -194,8 +194,9 @@ def test_a_checkpoint_of_one_process_makes_the_same_requests_however_long_the_lo
         return sum("/part-0.parquet" not in path and "/_delta_log" not in path for path in paths)
 
     made()  # the first one opens the tables
-    counts = {made() for _ in range(4)}
-    assert len(counts) == 1 and max(counts) <= 55, counts
+    counts = [made() for _ in range(6)]
+    assert max(counts) <= 54, counts
+    assert max(counts) - min(counts) <= 4, counts
 
 
 def test_what_is_damaged_after_a_verify_is_found_by_the_next_one(counted: Counted) -> None:
