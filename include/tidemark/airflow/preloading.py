@@ -25,6 +25,7 @@ OURS = (
     "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
     "tidemark.coordinator.checkpoints.job",
+    "tidemark.coordinator.plans.planner",
     "tidemark.coordinator.records.schema_book",
     "tidemark.engine.session.session",
     "tidemark.engine.session.job_result",
