@@ -17,7 +17,6 @@ from tidemark.coordinator.plans.inputs import FilesExist
 from tidemark.coordinator.plans.redrives import FindLetters, no_letters
 from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
-from tidemark.coordinator.plans.upcoming_reads import read_before_id
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.objects import Objects
@@ -34,7 +33,7 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Subsumed,
 )
-from tidemark.coordinator.records.timelines import Head, Timelines, is_outdated
+from tidemark.coordinator.records.timelines import Head, Timelines, is_outdated, read_before_id
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, FencedError, RecordRefusedError
 from tidemark.model.checkpoint import object_keys as keys
@@ -239,7 +238,7 @@ class CheckpointCoordinator:
         """
         while True:
             head = self.head(timeline)
-            with self.objects.ahead(*read_before_id(pipeline, head)) as forget:
+            with self.objects.ahead(*read_before_id(pipeline.schemas(), head)) as forget:
                 if self.objects.plan(head.next_slot) is not None:
                     # Its state is read from here on, and a stop may have come before that (adr/0068).
                     forget()

@@ -24,11 +24,18 @@ from tidemark.coordinator.plans.replay_ranges import (
 from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.plans.sink_inputs import FittingSink, planned_outboxes, planned_sinks, timeline_sinks
 from tidemark.coordinator.plans.table_copies import PlannedCopies, plan_copies
-from tidemark.coordinator.plans.upcoming_reads import read_behind_id
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import Covered, NothingOpen, OpenPlan, Refused
-from tidemark.coordinator.records.timelines import Erasures, Freezer, Head, Stops, Timelines, refuse_stillborn
+from tidemark.coordinator.records.timelines import (
+    Erasures,
+    Freezer,
+    Head,
+    Stops,
+    Timelines,
+    read_behind_id,
+    refuse_stillborn,
+)
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, DataLostError, StoreError, UsageError
 from tidemark.model.checkpoint import object_keys as keys

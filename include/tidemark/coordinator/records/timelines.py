@@ -5,7 +5,7 @@ highest slot that is taken. A listing only says where to look; the slots after i
 reads, never correctness.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, Series, SlotEntry
@@ -14,6 +14,7 @@ from tidemark.errors import ConflictError, CorruptObjectError, NotFoundError, Re
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
+from tidemark.model.checkpoint.segments import owner_of
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis, IdRecord, JobRecord, StopRecord
 from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord, keyed_by
 from tidemark.model.schema.key_groups import typed_key
@@ -310,6 +311,38 @@ class Stops:
         """The stop that is in effect; None if plans may be made."""
         _, found = self.series.newest()
         return found if found is not None and found.stopped else None
+
+
+# What a plan reads in most cases, so that it can be read at the same time where a round trip is long (adr/0068).
+#
+# A wrong guess costs a request, or a round trip: whatever is not named here is read when it is needed.
+Upcoming = tuple[list[str], list[str]]
+"""Keys, and folders to list."""
+
+
+def read_before_id(uids: Iterable[str], head: Head) -> Upcoming:
+    """Returns the reads between a head and the put of the next plan's id.
+
+    Args:
+        uids: the operators.
+        head: the head that the plan builds on.
+    """
+    compacted = [f"compactions/{uid}/" for uid in uids]
+    if isinstance(head.entry, Checkpoint):
+        rows = [*(ack.dead_letters for ack in head.entry.sealed.acks), *(t.handle for t in head.entry.sinks.values())]
+        compacted += [f"compactions/{owner_of(segment.path)}/" for handle in rows for segment in handle]
+    return [keys.plan_key(head.next_slot), keys.stop_key(1)], ["stops/", *compacted, "ids/"]
+
+
+def read_behind_id(draft: CheckpointPlan, requests_seen: int) -> Upcoming:
+    """Returns the reads between the id of a plan and the put of the plan.
+
+    Args:
+        draft: the plan before it takes up redrives and names erasures.
+        requests_seen: number of the newest request for a redrive that its parent has seen.
+    """
+    texts = [keys.query_key(name) for named in draft.queries.values() for name in named.values()]
+    return [keys.redrive_key(requests_seen + 1), keys.erasure_key(1), *texts], ["erasures/"]
 
 
 # Writes a plan: allocates its id, puts the texts of SQL that it names, then puts the plan itself.
