@@ -239,7 +239,7 @@ class CheckpointCoordinator:
         while True:
             head = self.head(timeline)
             with self.objects.ahead(*read_before_id(pipeline.schemas(), head)) as forget:
-                if self.objects.plan(head.next_slot) is not None:
+                if forget is not None and self.objects.plan(head.next_slot) is not None:
                     # Its state is read from here on, and a stop may have come before that (adr/0068).
                     forget()
                 found = self.next_plan(head)

@@ -99,12 +99,14 @@ class Objects:
         self.store = store
         self.pipeline = pipeline
 
-    def ahead(self, keys: Collection[str], folders: Collection[str] = ()) -> AbstractContextManager[Callable[[], None]]:
+    def ahead(
+        self, keys: Collection[str], folders: Collection[str] = ()
+    ) -> AbstractContextManager[Callable[[], None] | None]:
         """Within the block, objects and listings may be as of its beginning, up to the next put (adr/0068).
 
-        The block gets a function that ends this earlier.
+        The block gets a function that ends this earlier; None if the store reads nothing ahead.
         """
-        return self.store.ahead(keys, folders) if isinstance(self.store, ReadsAhead) else nullcontext(_do_nothing)
+        return self.store.ahead(keys, folders) if isinstance(self.store, ReadsAhead) else nullcontext()
 
     def read(self, cls: type[T], key: str) -> T | None:
         """Returns the object under a key, or None.
@@ -304,10 +306,6 @@ def _key_of_entry(entry: SlotEntry) -> str:
     if isinstance(entry, Closing) or not entry.revision:
         return keys.slot_key(slot.timeline, slot.sequence)
     return keys.revision_key(slot.timeline, slot.sequence, entry.revision)
-
-
-def _do_nothing() -> None:
-    """Ends a block that reads nothing ahead."""
 
 
 def _won_if(ours: bool) -> PutOutcome:
