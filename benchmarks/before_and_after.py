@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.facts import made_by
+from benchmarks.peers.commanded import CommandedProcess
 from benchmarks.peers.places import JARS, ROOT
 from benchmarks.report import FOLDER
 
@@ -50,11 +51,7 @@ Path(home, "pipelines", "sized.py").write_text(
     f"from benchmarks.pipelines import processed, sized\\nfold, process = sized({keys}), processed({keys})\\n"
 )
 settings = load_settings(home=home, pipelines=f"{home}/pipelines")
-control.up(settings, only=("kafka", "spark"))
 topic, seed = f"bench-{keys}", 0
-admin = AdminClient({"bootstrap.servers": settings.kafka_address})
-admin.create_topics([NewTopic(topic, 4, 1, config={"retention.ms": "-1"})])[topic].result(30)
-context = open_context(settings)
 
 
 def send(updates):
@@ -96,48 +93,20 @@ verbs = {
     "show": (lambda: None, show),
 }
 try:
+    control.up(settings, only=("kafka", "spark"))
+    admin = AdminClient({"bootstrap.servers": settings.kafka_address})
+    admin.create_topics([NewTopic(topic, 4, 1, config={"retention.ms": "-1"})])[topic].result(30)
+    context = open_context(settings)
     for line in sys.stdin:
         before, act = verbs[line.strip()]
         before()
         started = time.perf_counter()
         act()
-        said.write(json.dumps(round(time.perf_counter() - started, 4)) + "\\n")
+        said.write(json.dumps({"seconds": round(time.perf_counter() - started, 4)}) + "\\n")
         said.flush()
 finally:
     control.down(settings)
 """
-
-
-class Tree:
-    """A stack and a process of one tree.
-
-    Args:
-        root: the tree.
-        home: its folder for services and the warehouse.
-    """
-
-    def __init__(self, root: Path, home: Path) -> None:
-        env = os.environ | {"PYTHONPATH": f"{root}/include{os.pathsep}{root}", "PYSPARK_PYTHON": sys.executable}
-        command = [sys.executable, "-c", DRIVER, str(home), str(KEYS)]
-        self._child = subprocess.Popen(
-            command, cwd=root, env=env, text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def take(self, verb: str) -> float:
-        """Has the tree do something, and returns its seconds."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.write(f"{verb}\n")
-        said = self._child.stdout.readline()
-        if not said:
-            raise SystemExit(f"{verb}: the process of a tree ended with {self._child.wait(60)}")
-        return float(json.loads(said))
-
-    def close(self) -> None:
-        """Ends its process and its services."""
-        assert self._child.stdin is not None
-        self._child.stdin.close()
-        self._child.wait(120)
 
 
 def main(argv: list[str]) -> int:
@@ -147,10 +116,10 @@ def main(argv: list[str]) -> int:
         old = Path(home, "old")
         subprocess.run(["git", "worktree", "add", "--detach", str(old), commit], cwd=ROOT, check=True)
         (old / JARS.name).symlink_to(JARS)
-        trees = dict[str, Tree]()
+        trees = dict[str, CommandedProcess]()
         try:
             for name, root in {"before": old, "after": ROOT}.items():
-                trees[name] = Tree(root, Path(home, name))
+                trees[name] = CommandedProcess(name, ["-c", DRIVER, str(Path(home, name)), str(KEYS)], root)
             rows = list(_measured(trees))
         finally:
             for tree in trees.values():
@@ -163,12 +132,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _measured(trees: dict[str, Tree]) -> Iterator[dict[str, Any]]:
+def _measured(trees: dict[str, CommandedProcess]) -> Iterator[dict[str, Any]]:
     rounds = dict.fromkeys(FIRST, 1) | ({verb: 2 for verb in ROUNDS} if QUICK else ROUNDS)
     for verb, count in rounds.items():
         for n in range(count):
             for name in sorted(trees, reverse=n % 2 == 1):
-                row = {"verb": verb, "round": n, "tree": name, "seconds": trees[name].take(verb)}
+                row = {"verb": verb, "round": n, "tree": name, **trees[name].tell(verb)}
                 sys.stderr.write(json.dumps(row) + "\n")
                 yield row
 

@@ -86,7 +86,7 @@ class StreamingChild:
     child: CommandedProcess = field(init=False)
 
     def __post_init__(self) -> None:
-        self.child = CommandedProcess("benchmarks.large_batches", self.place.as_json())
+        self.child = CommandedProcess.of_module("benchmarks.large_batches", self.place.as_json())
 
     def take(self) -> None:
         """Runs one query to the end of the topic."""

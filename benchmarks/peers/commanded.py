@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.places import ROOT, child_environment
@@ -19,16 +20,22 @@ class CommandedProcess:
     """The end of the one who commands.
 
     Args:
-        module: the module to run, whose `main` calls `obey`.
-        asked: its argument, which it gets as JSON.
+        name: its name in errors.
+        words: the words behind Python on its command line.
+        root: the tree whose code it runs.
     """
 
-    def __init__(self, module: str, asked: Mapping[str, Any]) -> None:
-        self._module = module
-        command, piped = [sys.executable, "-m", module, json.dumps(asked)], subprocess.PIPE
+    def __init__(self, name: str, words: Sequence[str], root: Path = ROOT) -> None:
+        self._name = name
+        command, piped = [sys.executable, *words], subprocess.PIPE
         self._child = subprocess.Popen(
-            command, env=child_environment(), cwd=ROOT, text=True, bufsize=1, stdin=piped, stdout=piped
+            command, env=child_environment(root), cwd=root, text=True, bufsize=1, stdin=piped, stdout=piped
         )
+
+    @classmethod
+    def of_module(cls, module: str, asked: Mapping[str, Any]) -> "CommandedProcess":
+        """Runs a module whose `main` calls `obey`; it gets its argument as JSON."""
+        return cls(module, ["-m", module, json.dumps(asked)])
 
     def tell(self, verb: str) -> dict[str, Any]:
         """Has the process obey a verb, and returns its answer.
@@ -41,7 +48,7 @@ class CommandedProcess:
         self._child.stdin.write(f"{verb}\n")
         said = self._child.stdout.readline()
         if not said:
-            raise RuntimeError(f"{self._module} ended with {self._child.wait(60)}")
+            raise RuntimeError(f"{self._name} ended with {self._child.wait(60)}")
         answer: dict[str, Any] = json.loads(said)
         return answer
 
@@ -50,7 +57,7 @@ class CommandedProcess:
         with contextlib.suppress(BrokenPipeError), self._child:
             assert self._child.stdin is not None
             self._child.stdin.close()
-            self._child.wait(60)
+            self._child.wait(120)
 
 
 def obey(verbs: Mapping[str, Callable[[], object]], answer: Callable[[], Mapping[str, Any]]) -> int:

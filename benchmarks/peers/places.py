@@ -155,10 +155,10 @@ def check(name: str, found: pa.Table, wanted: State) -> int:
     return int(table.num_rows)
 
 
-def child_environment() -> dict[str, str]:
-    """The environment for a Python that imports this checkout, without the Spark variables of this process."""
+def child_environment(root: Path = ROOT) -> dict[str, str]:
+    """The environment for a Python that imports a checkout, without the Spark variables of this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT)])}
+    return kept | {"PYTHONPATH": os.pathsep.join([str(root / "include"), str(root)])}
 
 
 @dataclass(frozen=True)

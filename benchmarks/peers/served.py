@@ -27,7 +27,7 @@ class ServedPeer:
     def __post_init__(self) -> None:
         self.reader = TidemarkPeer(self.place, self.spark)
         asked = {"place": self.place.as_json(), "spark": self.spark}
-        self.client = CommandedProcess("benchmarks.peers.served", asked)
+        self.client = CommandedProcess.of_module("benchmarks.peers.served", asked)
 
     def take(self) -> None:
         """Has the client complete one checkpoint."""

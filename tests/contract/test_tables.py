@@ -313,3 +313,14 @@ def test_every_twentieth_commit_has_a_log_checkpoint(in_bucket: BucketTablesDriv
     names = [name.rpartition("/")[2] for name in in_bucket.bucket.objects(f"house/{TABLE}/_delta_log/")]
     assert [name for name in names if "checkpoint." in name] == [f"{19:020d}.checkpoint.parquet"]
     assert len(in_bucket.table().file_uris()) == 22
+
+
+@pytest.mark.slow
+def test_a_later_commit_of_another_process_is_seen_before_the_next_one_is_tried(in_bucket: BucketTablesDriver) -> None:
+    first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    second = in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), Fence())
+    in_bucket.foreign_addition(70)
+    once = Fence()
+    third = in_bucket.tables.commit(request(in_bucket.write(3, 1), 3, second.segment), once)
+    assert (once.calls, third.commit.version) == (1, second.commit.version + 2)
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.1", "3.1"]

@@ -14,6 +14,8 @@ from tests.support.disk import DiskPipeline
 from tests.support.kafka import Topics
 from tidemark import KafkaSink, KafkaSource, Pipeline, Process, state
 from tidemark.context import Context
+from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+from tidemark.coordinator.plans.sink_inputs import Undelivered
 from tidemark.errors import BrokerError
 from tidemark.formats import Json
 from tidemark.model.core.types import record_type
@@ -135,6 +137,44 @@ def test_what_a_crash_left_behind_is_sent_first_and_in_order(delivering: Deliver
     delivering.checkpoint(("a", 3))
     assert sinks.deliver(delivering.context, "ticks") == 2
     assert [value["n"] for _, value, _ in delivering.arrived() if value["n"]] == [1, 2, 3]
+
+
+def test_what_a_crash_left_behind_is_sent_behind_the_next_checkpoint_even_of_an_undeclared_sink(
+    delivering: DeliveringPipeline,
+) -> None:
+    delivering.checkpoint(("a", 1))
+    delivering.checkpoint(("a", 2))
+    newest = reads.get_checkpoint(delivering.context, "ticks")
+    assert sinks.deliver(delivering.context, "ticks", newest) == 4
+    delivering.checkpoint(("a", 3))
+    (process,) = delivering.line.pipeline.operators
+    assert isinstance(process, Process)
+    delivering.line.pipeline = replace(delivering.line.pipeline, operators=[replace(process, sink=None)])
+    delivering.checkpoint(("a", 4))
+    newest = reads.get_checkpoint(delivering.context, "ticks")
+    assert newest.plan.sinks == {}
+    assert sinks.deliver(delivering.context, "ticks", newest) == 2
+
+
+def test_behind_a_checkpoint_without_an_outbox_nothing_is_looked_for(
+    delivering: DeliveringPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (process,) = delivering.line.pipeline.operators
+    assert isinstance(process, Process)
+    delivering.line.pipeline = replace(delivering.line.pipeline, operators=[replace(process, sink=None)])
+    delivering.checkpoint(("a", 1))
+    newest = reads.get_checkpoint(delivering.context, "ticks")
+    looked = list[str]()
+
+    def look(coordinator: CheckpointCoordinator) -> list[Undelivered]:
+        looked.append(coordinator.name)
+        return []
+
+    monkeypatch.setattr("tidemark.operations.sinks.list_undelivered", look)
+    assert sinks.deliver(delivering.context, "ticks", newest) == 0
+    assert looked == []
+    assert sinks.deliver(delivering.context, "ticks") == 0
+    assert looked == ["ticks"]
 
 
 def test_a_crash_between_send_and_record_sends_again_with_the_same_ids(

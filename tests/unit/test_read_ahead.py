@@ -104,6 +104,19 @@ def test_nothing_is_kept_if_a_read_is_interrupted() -> None:
     assert store.get(A) == b"changed"
 
 
+def test_nothing_is_kept_if_something_is_put_during_the_reads() -> None:
+    class Putting(Counted):
+        def get(self, key: str) -> bytes | None:
+            found = super().get(key)
+            if key == B and found is None:
+                store.put_if_absent(B, b"b")
+            return found
+
+    store = ReadAheadStore(Putting(), at_once=1)
+    with store.ahead([B]):
+        assert store.get(B) == b"b"
+
+
 def test_reads_are_made_at_the_same_time() -> None:
     barrier = Barrier(3, timeout=10)
 
