@@ -2,26 +2,26 @@
 
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from devstack import control
-from devstack.control import ServiceStatus
-from devstack.credentials import ADMIN, load_credentials, secrets_path
 from devstack.demo import topic
-from devstack.doctor import CHECKS
-from devstack.services import GROUPS
-from tidemark.cli.airflow_api import AirflowApi
-from tidemark.cli.airflow_dags import add_login
-from tidemark.cli.doctor import add_checks
+from tidemark.cli.extensions import add_checks, add_login
 from tidemark.cli.output import JsonFlag, note, show_rows
 from tidemark.errors import UsageError
-from tidemark.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from devstack.control import ServiceStatus
+    from tidemark.cli.airflow_api import AirflowApi
+    from tidemark.cli.doctor import Check
+    from tidemark.settings import Settings
 
 Only = Annotated[
     str | None,
-    typer.Option(metavar="GROUPS", help=f"Limit the command to some of {', '.join(GROUPS)}, separated by commas."),
+    typer.Option(metavar="GROUPS", help="Limit the command to some of kafka, spark, airflow, separated by commas."),
 ]
 
 
@@ -30,12 +30,22 @@ def register(app: typer.Typer) -> None:
     for command in (up, down, status, logs):
         app.command()(command)
     topic.register(app)
-    add_checks(CHECKS)
+    add_checks(_checks)
     add_login(embedded_airflow)
 
 
-def embedded_airflow(settings: Settings) -> AirflowApi | None:
+def _checks() -> "Mapping[str, Check]":
+    from devstack.doctor import CHECKS
+
+    return CHECKS
+
+
+def embedded_airflow(settings: "Settings") -> "AirflowApi | None":
     """Returns a session of the embedded Airflow's administrator, or None if it is not up."""
+    from devstack import control
+    from devstack.credentials import ADMIN, load_credentials
+    from tidemark.cli.airflow_api import AirflowApi
+
     login = load_credentials(settings.home)
     running = any(s.group == "airflow" and s.state == "running" for s in control.status(settings))
     if login is None or not running:
@@ -50,6 +60,10 @@ def up(only: Only = None, as_json: JsonFlag = False) -> None:
       tidemark up
       tidemark up --only kafka,spark
     """
+    from devstack import control
+    from devstack.credentials import ADMIN, load_credentials, secrets_path
+    from tidemark.settings import load_settings
+
     settings = load_settings()
     statuses = control.up(settings, _groups(only), report=note)
     _show(statuses, as_json=as_json)
@@ -65,6 +79,9 @@ def down(only: Only = None, as_json: JsonFlag = False) -> None:
       tidemark down
       tidemark down --only airflow
     """
+    from devstack import control
+    from tidemark.settings import load_settings
+
     _show(control.down(load_settings(), _groups(only), report=note), as_json=as_json)
 
 
@@ -75,6 +92,9 @@ def status(as_json: JsonFlag = False) -> None:
       tidemark status
       tidemark status --json
     """
+    from devstack import control
+    from tidemark.settings import load_settings
+
     _show(control.status(load_settings()), as_json=as_json)
 
 
@@ -88,6 +108,9 @@ def logs(
       tidemark logs kafka
       tidemark logs airflow-scheduler -f
     """
+    from devstack import control
+    from tidemark.settings import load_settings
+
     for line in control.log_lines(load_settings(), name, follow=follow):
         sys.stdout.write(line + "\n")
         if follow:
@@ -95,6 +118,8 @@ def logs(
 
 
 def _groups(only: str | None) -> tuple[str, ...]:
+    from devstack.services import GROUPS
+
     if only is None:
         return GROUPS
     groups = tuple(part.strip() for part in only.split(",") if part.strip())
@@ -105,5 +130,5 @@ def _groups(only: str | None) -> tuple[str, ...]:
     return groups
 
 
-def _show(statuses: list[ServiceStatus], *, as_json: bool) -> None:
+def _show(statuses: "list[ServiceStatus]", *, as_json: bool) -> None:
     show_rows([asdict(one) for one in statuses], as_json=as_json)

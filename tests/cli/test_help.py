@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from tests.support.cli import Command
 from tests.test_public_api import HEAVY
 from tidemark.cli.main import COMMANDS as MODULES
-from tidemark.cli.main import EXTENDED, build_app
+from tidemark.cli.main import EXTENDED, NOUNS, build_app
 
 ESCAPE = "\x1b"
+SLOW = ("asyncio", "pydantic", "psutil", "rich.console", "rich.table", "devstack.control", "tidemark.settings")
+"""Modules that a command without settings and tables does without."""
 
 
 def _commands(within: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
@@ -57,15 +62,43 @@ def test_the_commands_of_a_module_are_those_of_the_table(module: str) -> None:
     app = typer.Typer()
     import_module(f"tidemark.cli.{module}").register(app)
     assert {path[0] for path, _ in _commands(app)} == set(MODULES[module])
+    assert {group.name for group in app.registered_groups} == NOUNS & set(MODULES[module])
     for word in MODULES[module]:
         alone = {path[0] for path, _ in _commands(build_app([word, "trips"]))}
         assert alone >= set(MODULES[module])
         assert ("up" in alone) == (word in EXTENDED), "commands of other packages, where they may answer"
 
 
-def test_an_unknown_word_and_help_have_all_commands() -> None:
-    for words in ([], ["--help"], ["pu"]):
-        assert {path[0] for path, _ in _commands(build_app(words))} == {path[0] for path in COMMANDS}
+@pytest.mark.parametrize("width", ["40", "80", "200"])
+@pytest.mark.parametrize("words", [[], ["--help"], ["pu"], ["--hepl"], ["stat"]], ids=" ".join)
+def test_an_unknown_word_and_help_get_the_same_answer_without_the_modules(words: list[str], width: str) -> None:
+    outlined, complete = (
+        CliRunner().invoke(app, words, env={"COLUMNS": width, "TERMINAL_WIDTH": width})
+        for app in (build_app(words), build_app())
+    )
+    assert (outlined.exit_code, outlined.output) == (complete.exit_code, complete.output)
+    assert _top(build_app(words)) == _top(build_app())
+
+
+def _top(app: typer.Typer) -> list[str]:
+    """The first words that an app takes, in the order of its help."""
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return list(group.commands)
+
+
+def test_a_shell_completes_words_of_commands_and_their_options(tidemark: Command) -> None:
+    def completed(words: str, number: int) -> list[str]:
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(number), "_TIDEMARK_COMPLETE": "complete_bash"}
+        script = "import sys; sys.argv[0] = 'tidemark'; from tidemark.cli import main; main()"
+        command = [sys.executable, "-c", script]
+        return subprocess.run(
+            command, env=tidemark.environment(**asked), capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    assert sorted(completed("tidemark sta", 1)) == ["state", "status"]
+    assert set(completed("tidemark state ", 2)) == {path[1] for path in COMMANDS if path[0] == "state"}
+    assert "--savepoint" in completed("tidemark state show --", 3)
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status", "logs", "topic"])
@@ -105,9 +138,24 @@ def test_the_version_is_that_of_the_project_and_needs_nothing_heavy(tidemark: Co
     wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
     told = tidemark.process("--version", PYTHONPROFILEIMPORTTIME="1").ok()
     assert told.out == f"tidemark {wanted}\n"
-    imported = {line.rpartition("|")[2].strip() for line in told.err.splitlines()}
-    assert "tidemark.context" in imported, "what the modules of the commands import is listed"
-    assert not imported & set(HEAVY)
+    imported = _imported(told.err)
+    assert {"tidemark.cli.main", "typer"} <= imported, "what the modules of the commands import is listed"
+    assert not imported & {*HEAVY, *SLOW}
+
+
+def _imported(told: str) -> set[str]:
+    """The modules that Python lists when PYTHONPROFILEIMPORTTIME is set."""
+    return {line.rpartition("|")[2].strip() for line in told.splitlines() if line.startswith("import time:")}
+
+
+def test_help_imports_no_command_no_setting_and_nothing_heavy(tidemark: Command) -> None:
+    imported = _imported(tidemark.process("--help", PYTHONPROFILEIMPORTTIME="1").ok().err)
+    assert {"tidemark.cli.main", "typer", "devstack.demo.topic"} <= imported
+    ours = {name for name in imported if name.startswith("tidemark.")}
+    allowed = {"cli", "cli.main", "cli.extensions", "cli.help_texts", "cli.output"}
+    allowed |= {"errors", "extras", "redaction", "telemetry", "telemetry.lazy_logger"}
+    assert ours <= {f"tidemark.{name}" for name in allowed}
+    assert not imported & {*HEAVY, *SLOW}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from devstack import commands as stack_commands
 from devstack import doctor, java
 from tests.stack.homes import settings_for
 from tidemark.cli import doctor as own
+from tidemark.cli import extensions
 from tidemark.cli.doctor import Finding, examine
 from tidemark.settings import Settings
 
-own.add_checks(doctor.CHECKS)
+extensions.add_checks(lambda: doctor.CHECKS)
 
 
 def _find(settings: Settings, check: str) -> Finding:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tidemark.cli.output import JsonFlag, note, print_json
 from tidemark.errors import BusyError
-from tidemark.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from devstack.demo.flights_data import FlightRecord
     from devstack.demo.topic_loader import Load
+    from tidemark.settings import Settings
 
 PARTITIONS = 4
 _STEPS = 4
@@ -66,6 +66,10 @@ def load(
       tidemark topic load flights
       tidemark topic load flights --replace --execute
     """
+    from rich.console import Console
+
+    from tidemark.settings import load_settings
+
     settings = load_settings()
     console = Console(stderr=True)
     if replace and not execute:
@@ -79,7 +83,7 @@ def load(
     _report(done, dataset.value, time.monotonic() - began, as_json=as_json)
 
 
-def _load(settings: Settings, topic: str, *, replace: bool, console: Console) -> "Load":
+def _load(settings: "Settings", topic: str, *, replace: bool, console: "Console") -> "Load":
     from devstack.demo.topic_loader import TopicLoader
 
     partitions, options = PARTITIONS if topic == DataSet.FLIGHTS else 1, settings.kafka_client_options
@@ -122,11 +126,13 @@ def _report(done: "Load", topic: str, seconds: float, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(console: "Console", what: str) -> Iterator[Callable[[int, int], None]]:
     """Shows a bar on a terminal and a few plain lines elsewhere, both on stderr."""
     if not console.is_terminal:
         yield _plain(what)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=None)

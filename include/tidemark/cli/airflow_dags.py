@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from tidemark.cli.airflow_api import AirflowApi, AirflowError
+from tidemark.cli.extensions import added_logins
 from tidemark.settings import Settings
 
 Login = Callable[[Settings], AirflowApi | None]
 POLL = 1.0
 TASKS = frozenset({"plan", "fold", "validate", "complete"})
 """The tasks by which a checkpoint DAG differs from the pipeline's other DAGs."""
-_LOGINS: list[Login] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,6 @@ class PipelineDags:
         self.api.patch(f"dags/{quote(dag, safe='')}", {"is_paused": paused})
 
 
-def add_login(login: Login) -> None:
-    """Registers a login: a function that takes the settings and returns a session, or None if it knows no Airflow."""
-    _LOGINS.append(login)
-
-
 def dags_of(settings: Settings, pipeline: str) -> PipelineDags | None:
     """Returns a pipeline's DAGs in the Airflow that `TIDEMARK_AIRFLOW_URL` names.
 
@@ -99,5 +94,5 @@ def dags_of(settings: Settings, pipeline: str) -> PipelineDags | None:
     if settings.airflow_url:
         api = AirflowApi(settings.airflow_url, token=settings.airflow_bearer)
         return PipelineDags(api=api, pipeline=pipeline)
-    sessions = (login(settings) for login in _LOGINS)
+    sessions = (login(settings) for login in added_logins())
     return next((PipelineDags(api=api, pipeline=pipeline) for api in sessions if api is not None), None)

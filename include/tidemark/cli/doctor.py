@@ -17,6 +17,7 @@ from typing import Literal
 
 import typer
 
+from tidemark.cli.extensions import added_checks
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
 from tidemark.engine.session.class_archive import jars_below
 from tidemark.engine.session.installation import jar_packages, spark_home
@@ -73,15 +74,6 @@ def diagnose(as_json: JsonFlag = False) -> None:
         raise typer.Exit(1)
 
 
-def add_checks(checks: Mapping[str, Check]) -> None:
-    """Adds checks by name. A check replaces an earlier one of the same name.
-
-    Args:
-        checks: functions that take the settings and return a `Finding`; an error that they raise becomes a finding.
-    """
-    _CHECKS.update(checks)
-
-
 def examine(settings: Settings) -> list[Finding]:
     """Runs every check; a check that raises an error becomes a finding, not a crash.
 
@@ -89,9 +81,10 @@ def examine(settings: Settings) -> list[Finding]:
         settings: the settings to check.
 
     Returns:
-        One finding per check, in the order in which the checks were added.
+        One finding per check: Tidemark's own in their order, each replaced by a package's check of the same name, then
+        the other ones of packages in the order in which they were added.
     """
-    return [_run_check(name, check, settings) for name, check in _CHECKS.items()]
+    return [_run_check(name, check, settings) for name, check in {**_CHECKS, **added_checks()}.items()]
 
 
 def _run_check(name: str, check: Check, settings: Settings) -> Finding:

@@ -1,13 +1,12 @@
 """Assembles the commands, and turns errors into three lines on stderr and an exit code."""
 
 import gc
-import logging
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from types import FrameType, TracebackType
 from typing import Annotated
 
@@ -22,38 +21,73 @@ from tidemark.extras import as_missing
 from tidemark.redaction import redact, redacted_event
 from tidemark.telemetry.lazy_logger import log
 
-COMMANDS: Mapping[str, Sequence[str]] = {
-    "run": ("run", "compact"),
-    "stop": ("stop", "resume"),
-    "backfill": ("backfill",),
-    "restore": ("restore", "fork", "promote"),
-    "checkpoint": ("checkpoint",),
-    "savepoint": ("savepoint",),
-    "timeline": ("timeline",),
-    "verify": ("verify",),
-    "retention": ("storage", "retention"),
-    "erase": ("erase",),
-    "exports": ("export", "import"),
-    "bootstrap": ("bootstrap",),
-    "state": ("state",),
-    "sink": ("sink",),
-    "publication": ("publication",),
-    "dead_letters": ("dead-letters",),
-    "doctor": ("doctor",),
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "run": {
+        "run": "Make a checkpoint: finish the one in progress, or plan a new one.",
+        "compact": "Merge what the newest checkpoint has in many files; the next checkpoint adopts the result.",
+    },
+    "stop": {
+        "stop": "Stop a pipeline, optionally after a last checkpoint that a savepoint pins, and pause its DAGs once"
+        " they are idle.",
+        "resume": "Resume a stopped pipeline from its newest checkpoint, and unpause its DAGs.",
+    },
+    "backfill": {
+        "backfill": "Repeat all checkpoints since a savepoint on a fork with the current code; compare the result, or"
+        " promote it."
+    },
+    "restore": {
+        "restore": "Go back to an older checkpoint: start a new live timeline there. Copies nothing, deletes nothing.",
+        "fork": "Start an isolated timeline next to the live one. A fork sends nothing to Kafka.",
+        "promote": "Make a fork the live timeline. The previous live timeline ends and stays readable.",
+    },
+    "checkpoint": {"checkpoint": "List, show, replay, abort and give up checkpoints."},
+    "savepoint": {"savepoint": "Name checkpoints, so that retention keeps them."},
+    "timeline": {"timeline": "Show timelines: the live one, its ancestors and its forks; and end a fork."},
+    "verify": {
+        "verify": "Check that restore points are undamaged: manifests, table logs, files and their sizes, and stored"
+        " queries."
+    },
+    "retention": {
+        "storage": "Show the bytes per operator and timeline: kept, free, in progress or unknown; and how much each pin"
+        " keeps.",
+        "retention": "Release old checkpoints and delete unused files.",
+    },
+    "erase": {"erase": "Erase a key from an operator's state, sinks and dead letters, in every restore point."},
+    "exports": {
+        "export": "Copy a checkpoint to a self-contained folder: Parquet, queries, and a manifest with each file's"
+        " sha256.",
+        "import": "Import an export as the first checkpoint of a new pipeline or of a new timeline.",
+    },
+    "bootstrap": {
+        "bootstrap": "Start a new pipeline from state that you have in tables, and read on from the offsets that you"
+        " give."
+    },
+    "state": {"state": "Read keyed state as of a checkpoint."},
+    "sink": {"sink": "Read emitted records, and skip those that cannot be sent."},
+    "publication": {"publication": "Publish states to tables that others read."},
+    "dead_letters": {"dead-letters": "List, show and redrive records that operators could not use."},
+    "doctor": {
+        "doctor": "Check everything that Tidemark needs, and name a remedy for each fault. Exits 1 if anything is"
+        " missing."
+    },
 }
-"""The modules of Tidemark's own commands, in the order of `--help`, and the first words that each one takes."""
+"""The modules of Tidemark's own commands, in the order of `--help`; and the first words that each one takes, with the
+first paragraph of their help, so that `--help` imports no module. A test compares both with the modules."""
+NOUNS = frozenset(("checkpoint", "savepoint", "timeline", "retention", "state", "sink", "publication", "dead-letters"))
+"""The first words that take a verb."""
 EXTENDED = ("doctor", "resume", "stop")
 """Commands of Tidemark that other packages extend."""
 
 
-def build_app(words: Sequence[str] = ()) -> typer.Typer:
+def build_app(words: Sequence[str] | None = None) -> typer.Typer:
     """Assembles the commands that a command line needs.
 
     If its first word is a command of Tidemark, only that command's module is imported, and if it is one of another
-    package, only these packages: all commands together would take longer to import than many commands to run.
+    package, only these packages: all commands together would take longer to import than many commands to run. A list
+    of all commands needs their names and the first paragraphs of their help, but no module.
 
     Args:
-        words: the command line without the program; empty = all commands.
+        words: the command line without the program; None = all commands, complete.
     """
     app = typer.Typer(
         name="tidemark",
@@ -64,17 +98,17 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_take_options)
-    first = next((word for word in words if not word.startswith("-")), "")
-    needed = [module for module, commands in COMMANDS.items() if first in commands]
-    if first and not needed:
+    first = next((word for word in words or () if not word.startswith("-")), "")
+    needed = [module for module, commands in COMMANDS.items() if first in commands] if first else []
+    if words is None:
+        _register(app, COMMANDS)
+    elif needed:
+        _register(app, needed)
+    if not needed or first in EXTENDED:
         extensions.register(app)
-        if first not in _names(app):
-            # A mistyped command: the error suggests a similar one.
-            _register(app, COMMANDS)
-    else:
-        _register(app, needed or COMMANDS)
-        if not needed or first in EXTENDED:
-            extensions.register(app)
+    if words is not None and not needed and first not in _names(app):
+        # Help, or a mistyped command: the error suggests a similar one.
+        _outline(app)
     keep_examples(app)
     return app
 
@@ -84,10 +118,31 @@ def _register(app: typer.Typer, modules: Iterable[str]) -> None:
         import_module(f"tidemark.cli.{module}").register(app)
 
 
+def _outline(app: typer.Typer) -> None:
+    """Adds Tidemark's own commands before the others, each with nothing but its name and the start of its help."""
+    outlined = typer.Typer()
+    for name, text in (named for commands in COMMANDS.values() for named in commands.items()):
+        if name in NOUNS:
+            outlined.add_typer(typer.Typer(help=text), name=name)
+        else:
+            outlined.command(name, help=text)(_do_nothing)
+    app.registered_commands[:0] = outlined.registered_commands
+    app.registered_groups[:0] = outlined.registered_groups
+
+
+def _do_nothing() -> None:
+    """Takes the place of a command in a list of commands, which runs none of them."""
+
+
 def _names(app: typer.Typer) -> set[str]:
     """Returns the first words that an app knows so far."""
     own = (c.name or get_command_name(c.callback.__name__) for c in app.registered_commands if c.callback)
     return {*own, *(g.name for g in app.registered_groups if g.name)}
+
+
+def _completes() -> bool:
+    """Whether a shell asks for completions; its words are in the environment then."""
+    return any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
 
 
 _INTERRUPTED = 130
@@ -95,6 +150,8 @@ _INTERRUPTED = 130
 
 def _print_version(is_set: bool) -> None:
     if is_set:
+        from importlib.metadata import version
+
         typer.echo(f"tidemark {version('tidemark')}")
         raise typer.Exit
 
@@ -108,6 +165,8 @@ def _take_options(
 
 
 def _configure_log() -> None:
+    import logging
+
     import structlog
 
     structlog.configure(
@@ -128,7 +187,7 @@ def entry() -> None:
     log.configure_by(_configure_log)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app = build_app(sys.argv[1:])
+        app = build_app(None if _completes() else sys.argv[1:])
         gc.freeze()
         gc.enable()
         app()
@@ -162,4 +221,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    entry()
+    from tidemark.cli import start
+
+    start()

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from tidemark.answers.checkpoint_facts import as_text
 from tidemark.errors import TidemarkError
-from tidemark.model.checkpoint.codec import body_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 """The `--json` option, the same for every command."""
@@ -48,8 +48,10 @@ def show_rows(rows: Sequence[Row], *, as_json: bool, empty: str = "nothing to sh
     stdout().print(as_table(rows))
 
 
-def as_table(rows: Sequence[Row]) -> Table:
+def as_table(rows: Sequence[Row]) -> "Table":
     """Returns one or more rows as a table. On a narrow terminal the last column wraps, so nothing is cut from it."""
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     *_, last = rows[0]
     for name, value in rows[0].items():
@@ -63,6 +65,8 @@ def as_table(rows: Sequence[Row]) -> Table:
 
 def show_fields(answer: object, *, as_json: bool) -> None:
     """Prints an answer, or a mapping, as `name  value` lines or as JSON."""
+    from tidemark.model.checkpoint.codec import body_of
+
     fields: Row = body_of(answer)
     if as_json:
         print_json(fields)
@@ -74,6 +78,8 @@ def show_fields(answer: object, *, as_json: bool) -> None:
 
 def print_json(value: object) -> None:
     """Prints answers or other values as JSON on stdout; dates as ISO 8601 in UTC, decimals as strings."""
+    from tidemark.model.checkpoint.codec import body_of
+
     json.dump(body_of(value), sys.stdout, default=_plain, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")
 
@@ -86,11 +92,14 @@ def cell(value: object) -> str:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, list | tuple):
         return ", ".join(cell(v) for v in value) or "-"
-    if isinstance(value, Mapping) and (text := as_text(value)) is not None:
-        return text
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {cell(v)}" for k, v in value.items()) or "-"
-    return str(value)
+    return _mapping(value) if isinstance(value, Mapping) else str(value)
+
+
+def _mapping(value: Mapping[str, object]) -> str:
+    from tidemark.answers.checkpoint_facts import as_text
+
+    text = as_text(value)
+    return text if text is not None else ", ".join(f"{k} {cell(v)}" for k, v in value.items()) or "-"
 
 
 def human_bytes(count: int) -> str:
@@ -108,8 +117,10 @@ def to_datetime(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
 
 
-def stdout() -> Console:
+def stdout() -> "Console":
     """Returns the console for results."""
+    from rich.console import Console
+
     # A pipe has no width, so lines are not cut to one.
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=240)

@@ -1,11 +1,35 @@
-"""Shows the progress of a checkpoint on stderr: a live line on a terminal, plain lines elsewhere."""
+"""Shows the progress of a checkpoint on stderr: a live line on a terminal, plain lines elsewhere.
 
+Rich is imported only where it may find a terminal, because it takes time to import.
+"""
+
+import os
 import sys
 import time
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.status import Status
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+_FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables by which Rich takes something else for a terminal."""
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def _status() -> "Status | None":
+    """Returns the live line; None if stderr is not a terminal."""
+    if not (sys.stderr.isatty() or any(os.environ.get(name) for name in _FORCED)):
+        return None
+    console = _console()
+    return console.status("starting") if console.is_terminal else None
 
 
 class ProgressListener:
@@ -17,15 +41,18 @@ class ProgressListener:
     """
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
         self._status: Status | None = None
         self._started: dict[str, float] = {}
 
     def __enter__(self) -> "ProgressListener":
-        if self._console.is_terminal:
-            self._status = self._console.status("starting")
+        self._status = _status()
+        if self._status is not None:
             self._status.start()
         return self
+
+    @cached_property
+    def _console(self) -> "Console":
+        return _console() if self._status is None else self._status.console
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._status is not None:
@@ -54,8 +81,7 @@ class Counted:
     """Shows which of several pieces of work is in progress, while its `with` block is open; on a terminal only."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True, highlight=False)
-        self._status = console.status("starting") if console.is_terminal else None
+        self._status = _status()
 
     def __enter__(self) -> "Counted":
         if self._status is not None:
