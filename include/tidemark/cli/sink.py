@@ -7,6 +7,7 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.option_groups import Execute, PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_fields, show_rows
+from tidemark.cli.plain import python_rows
 from tidemark.cli.sources import sink_source
 from tidemark.context import open_context
 from tidemark.environment import user_name
@@ -43,7 +44,7 @@ def show(
     context = open_context()
     at = chosen_id(context, pipeline, checkpoint, savepoint)
     table = sinks.read_sink(context, pipeline, name, checkpoint=at, limit=limit)
-    show_rows(table.to_pylist(maps_as_pydicts="strict"), as_json=as_json, empty=f"{name} is empty")
+    show_rows(python_rows(table, maps="strict"), as_json=as_json, empty=f"{name} is empty")
 
 
 def list_sinks(pipeline: PipelineName, as_json: JsonFlag = False) -> None:

@@ -8,6 +8,7 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
+from tidemark.cli.plain import python_rows
 from tidemark.cli.sources import state_lineage
 from tidemark.cli.state_diff import diff
 from tidemark.cli.state_sql import query, sql
@@ -57,7 +58,7 @@ def show(
     context, (pipeline, uid) = open_context(), operator
     at = chosen_id(context, pipeline, checkpoint, savepoint)
     table = reads.read_state(context, pipeline, uid, checkpoint=at, key=key, limit=limit)
-    rows = table.to_pylist()
+    rows = python_rows(table)
     if key is not None and not rows:
         raise NotFoundError(
             f"{uid} has no state for {'/'.join(key)}" + (f" at chk-{at}" if at else ""),

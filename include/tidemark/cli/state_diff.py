@@ -6,7 +6,7 @@ import typer
 
 from tidemark.cli.checkpoint_id import named_id
 from tidemark.cli.output import JsonFlag, cell, human_bytes, note, print_json, show_rows
-from tidemark.cli.plain import plain
+from tidemark.cli.plain import plain, python_rows
 from tidemark.context import open_context
 from tidemark.operations import queries
 from tidemark.operations.queries import DiffRequest
@@ -53,7 +53,7 @@ def diff(
     first, last = named_id(context, pipeline, before), named_id(context, pipeline, after)
     request = DiffRequest(uid=uid, before=first, after=last, detail=detail, limit=limit)
     found = queries.diff_states(context, pipeline, request)
-    rows = [plain(row) for row in found.rows.to_pylist(maps_as_pydicts="strict")]
+    rows = [plain(row) for row in python_rows(found.rows, maps="strict")]
     if as_json:
         print_json({"pipeline": pipeline, "uid": uid, **_facts(request, found), "rows": rows})
     else:

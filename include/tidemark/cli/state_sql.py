@@ -13,7 +13,7 @@ import typer
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
 from tidemark.cli.option_groups import PipelineName
 from tidemark.cli.output import JsonFlag, note, print_json, show_rows
-from tidemark.cli.plain import plain
+from tidemark.cli.plain import plain, python_rows
 from tidemark.context import open_context
 from tidemark.errors import UsageError
 from tidemark.operations import queries, savepoints
@@ -66,7 +66,7 @@ def sql(
     if as_csv:
         _write_csv(rows)
         return
-    shown = [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist(maps_as_pydicts="strict")]
+    shown = [{name: plain(value) for name, value in row.items()} for row in python_rows(rows, maps="strict")]
     show_rows(shown, as_json=as_json, empty="no rows")
     note("1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows")
 
@@ -109,7 +109,7 @@ def _statement(given: str | None, file: Path | None) -> str:
 def _write_csv(rows: "pa.Table") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(rows.column_names)
-    for row in rows.to_pylist(maps_as_pydicts="strict"):
+    for row in python_rows(rows, maps="strict"):
         writer.writerow(_cell(plain(value)) for value in row.values())
 
 
