@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = {"apache-airflow": "airflow", "protobuf": "google", "pyspark-client": "pyspark"}
+MODULES = {
+    "apache-airflow": "airflow",
+    "protobuf": "google",
+    "pyspark-client": "pyspark",
+    "python-dotenv": "dotenv",
+}
 NOT_IMPORTED = {
     "apache-airflow-providers-postgres": "TIDEMARK_AIRFLOW_DATABASE may name a PostgreSQL",
     "apache-airflow-providers-standard": "comes with Airflow; the lock pins it",

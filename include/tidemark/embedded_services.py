@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 EmbeddedService = Literal["kafka", "spark", "airflow"]
 SAME_START = 1.5
 """Seconds by which two readings of a process's start time may differ; process ids are not reused that quickly."""
@@ -46,6 +44,8 @@ def recorded_service(home: Path, service: EmbeddedService) -> RecordedService | 
 
 def is_same_process(pid: int, started: float) -> bool:
     """Whether `pid` is alive and started at that time, rather than being a later process with the same number."""
+    import psutil
+
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - started) < SAME_START and process.status() != psutil.STATUS_ZOMBIE

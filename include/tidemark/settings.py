@@ -7,15 +7,12 @@ misspelt setting that is silently ignored is how a test run writes to the wrong 
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tidemark.deadlines import EVERY, parse_deadlines
 from tidemark.embedded_services import recorded_service
@@ -28,7 +25,13 @@ ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-
 """A URL of a server, without a user name."""
 
 
-class S3Settings(BaseSettings):
+class _Part(BaseModel):
+    """A part of the settings; only the validators of all settings are built, because that takes time."""
+
+    model_config = {"extra": "forbid", "frozen": True, "hide_input_in_errors": True, "defer_build": True}
+
+
+class S3Settings(_Part):
     """Where buckets are, and the Airflow connection with credentials; by default Amazon S3 and AWS's own variables.
 
     Attributes:
@@ -68,7 +71,7 @@ _FILES = ("kafka_sasl_password_file", "kafka_ssl_ca", "kafka_ssl_certificate", "
 _LONGEST_FILE = 1024 * 1024
 
 
-class KafkaSettings(BaseSettings):
+class KafkaSettings(_Part):
     """The Kafka cluster and how to authenticate to it. Names follow Kafka's, files are PEM, the default is plain text.
 
     A setting that the protocol does not use is refused: a certificate with a plain-text protocol is a mistake.
@@ -89,8 +92,7 @@ class KafkaSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _place_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # Relative paths start at the project root. Compose passes unset variables on as empty ones: they count as
-        # unset.
+        # Relative paths start at the project root. Compose passes unset variables as empty ones: they count as unset.
         root = Path(values["root"]).absolute()
         return values | {n: root / Path(values[n]).expanduser() if values.get(n) else None for n in _FILES}
 
@@ -227,7 +229,7 @@ _TOPIC = re.compile(rf"kafka://{_HOST_AND_PORT.pattern}/[\w.-]{{1,249}}", re.ASC
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class ConnectSettings(BaseSettings):
+class ConnectSettings(_Part):
     """The Spark to use, and the token of a Connect server.
 
     Attributes:
@@ -262,27 +264,17 @@ class ConnectSettings(BaseSettings):
         return _token("TIDEMARK_SPARK_TOKEN_FILE", self.spark_token_file, self.spark_token)
 
 
-class Settings(KafkaSettings, ConnectSettings, S3Settings):
+class Settings(KafkaSettings, ConnectSettings, S3Settings, defer_build=False):
     """All settings. Relative paths are resolved against the project root.
 
     The warehouse is a local folder or a folder of a bucket (`s3://BUCKET/FOLDER`). The properties below the fields fill
     in what the fields leave open: an unset address means the embedded service.
     """
 
-    # Other tools, such as compose, read .env too, so names without the prefix are ignored.
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        case_sensitive=False,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-        dotenv_filtering="only_existing",
-    )
-
     root: Path
     home: Path
     warehouse: Path | S3Url
-    pipelines: Annotated[tuple[Path, ...], NoDecode]
+    pipelines: tuple[Path, ...]
     jars: Path | None = None
     kafka_port: Port | None = None
     kafka_controller_port: Port | None = None
@@ -427,11 +419,13 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401
     Raises:
         UsageError: a name is unknown or a value invalid. The message lists them, without values, which may be secret.
     """
+    from dotenv import dotenv_values
+
     root = Path(overrides.pop("root", None) or find_root(os.environ, Path.cwd()))
-    env_file = root / ".env"
+    in_file = dotenv_values(root / ".env") if (root / ".env").exists() else {}
     _refuse_unknown(os.environ, "the environment")
-    _refuse_unknown(dotenv_values(env_file), ".env")
-    values: dict[str, Any] = {"root": root, "_env_file": env_file, **overrides}
+    _refuse_unknown(in_file, ".env")
+    values: dict[str, Any] = {**_fields_of(in_file), **_fields_of(os.environ), "root": root, **overrides}
     try:
         return Settings(**values)
     except ValidationError as error:
@@ -479,6 +473,12 @@ def _below(root: Path, path: Path | str) -> Path:
     return Path(os.path.normpath(root / Path(path).expanduser()))
 
 
+def _fields_of(variables: Mapping[str, str | None]) -> dict[str, str]:
+    """The values of settings among variables, in upper or lower case; other tools, such as compose, have others."""
+    given = {name.upper(): value for name, value in variables.items() if value is not None}
+    return {field: given[PREFIX + field.upper()] for field in Settings.model_fields if PREFIX + field.upper() in given}
+
+
 def _refuse_unknown(names: Mapping[str, str | None], where: str) -> None:
     known = {PREFIX + field.upper() for field in Settings.model_fields}
     ours = (name for name in names if name.upper().startswith(PREFIX) and not name.startswith(TEST_PREFIX))
@@ -491,6 +491,8 @@ def _refuse_unknown(names: Mapping[str, str | None], where: str) -> None:
 
 
 def _mentions_tidemark(pyproject: Path) -> bool:
+    import tomllib
+
     return "tidemark" in json.dumps(tomllib.loads(pyproject.read_text()).get("project", {}))
 
 

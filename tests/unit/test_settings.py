@@ -144,3 +144,19 @@ def test_another_airflow_needs_one_token(tmp_path: Path, fields: dict[str, str],
     settings = load_settings(root=tmp_path, airflow_url="https://airflow.example/x", airflow_token="hidden-word")
     assert settings.airflow_bearer == "hidden-word"
     assert "hidden-word" not in f"{settings!r}{settings.model_dump_json()}"
+
+
+def test_a_name_may_be_in_lower_case_and_without_a_value_it_is_unset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("tidemark_spark=local[3]\nTIDEMARK_STATSD\nTIDEMARK_SPARK_PARALLELISM=2\n")
+    monkeypatch.setenv("tidemark_spark_parallelism", "7")
+    settings = _load(tmp_path)
+    assert (settings.spark, settings.statsd, settings.spark_parallelism) == ("local[3]", None, 7)
+    assert load_settings(root=tmp_path, spark=None, spark_parallelism="8").spark_parallelism == 8
+    assert load_settings(root=tmp_path, spark=None).spark is None, "a field that is given wins, even without a value"
+
+
+def test_a_field_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="TIDEMARK_SPRAK"):
+        load_settings(root=tmp_path, sprak="local[1]")
