@@ -7,10 +7,6 @@ from datetime import timedelta
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
-from tidemark.coordinator.checkpoints.fault_injection import CrashAt
-from tidemark.coordinator.checkpoints.job import ignore_step
-from tidemark.coordinator.plans.redrives import StoredPlace
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.timelines import Erasures
@@ -34,12 +30,15 @@ from tidemark.model.core.names import checked_name
 from tidemark.ports import CheckpointStore, Clock, ForeignTables, Sender, SourceLog, StepListener, TableFiles
 from tidemark.ports.caching import Cache
 from tidemark.settings import Settings, load_settings
+from tidemark.storage.local_store import LocalStore, join_path, spark_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
+    from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
     from tidemark.coordinator.checkpoints.job import CheckpointJob
+    from tidemark.coordinator.plans.redrives import StoredPlace
     from tidemark.engine.session.session import SparkSettings
     from tidemark.engine.state.state_files import KeyReader, SparkWarehouse
     from tidemark.tables.delta_tables import DeltaTables
@@ -76,16 +75,16 @@ class Context:
 
     def store(self, name: str) -> CheckpointStore:
         """Returns the object store of a pipeline."""
-        from tidemark.storage.local_store import LocalStore
-
         if self.warehouse.bucket is None:
             return LocalStore(self.warehouse.local_folder / checked_name("pipeline", name))
         from tidemark.storage.s3_store import store_of
 
         return store_of(self.warehouse.bucket, checked_name("pipeline", name))
 
-    def coordinator(self, name: str, listener: StepListener | None = None) -> CheckpointCoordinator:
+    def coordinator(self, name: str, listener: StepListener | None = None) -> "CheckpointCoordinator":
         """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""
+        from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
+
         return CheckpointCoordinator(
             store=self.store(name),
             log=self.log,
@@ -102,6 +101,9 @@ class Context:
     @cached_property
     def listener(self) -> StepListener:
         """Called at every step of this process. It does nothing unless a test injects a fault."""
+        from tidemark.coordinator.checkpoints.fault_injection import CrashAt
+        from tidemark.coordinator.checkpoints.job import ignore_step
+
         at = self.settings.crash_at
         return CrashAt.parse(at) if at and os.environ.get("TIDEMARK_TEST_FAULTS") == "1" else ignore_step
 
@@ -112,10 +114,10 @@ class Context:
 
         return LocalCache(self.settings.home / "cache" / sha256_of(str(self.settings.warehouse).encode())[:16])
 
-    def _find_letters(self, handle: StateHandle, positions: Collection[tuple[str, int, int]]) -> Iterable[StoredPlace]:
+    def _find_letters(self, handle: StateHandle, places: Collection[tuple[str, int, int]]) -> "Iterable[StoredPlace]":
         from tidemark.tables.row_files import find_letters
 
-        return find_letters(self.warehouse.root, handle, positions)
+        return find_letters(self.warehouse.root, handle, places)
 
     @cached_property
     def tables(self) -> "DeltaTables":
@@ -137,8 +139,6 @@ class Context:
 
     def files_exist(self, handle: StateHandle) -> bool:
         """Whether every file of a handle exists."""
-        from tidemark.storage.local_store import join_path
-
         places = ((segment.path, file.path) for segment in handle for file in self.tables.live_files(segment))
         return all(join_path(self.warehouse.root, *place).is_file() for place in places)
 
@@ -224,12 +224,10 @@ class Context:
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
         """Returns the warehouse as a Spark session sees it; workers may have no credentials for a bucket."""
         from tidemark.engine.state.state_files import SparkWarehouse
-        from tidemark.storage.local_store import spark_root
         from tidemark.storage.parquet_folder import write_table
 
-        at, to = self.warehouse, partial(write_table, self.warehouse.root)
+        at, to, files = self.warehouse, partial(write_table, self.warehouse.root), self.tables.files_of
         root, of = spark_root(at.root), self._key_reader if at.bucket is None else None
-        files = self.tables.files_of
         return SparkWarehouse(session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to)
 
     def _key_reader(self, *of: Any) -> "KeyReader":

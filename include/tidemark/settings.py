@@ -47,8 +47,7 @@ class S3Settings(_Part):
     @field_validator("s3_endpoint")
     @classmethod
     def _check_endpoint(cls, value: str | None) -> str | None:
-        # Reading the port raises if it is too large.
-        if value and (not ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):
+        if value and (not ENDPOINT.fullmatch(value) or urlsplit(value).port == 0):  # raises if it is large
             raise ValueError("must be http://HOST:PORT or https://HOST, without a user name")
         return value or None
 

@@ -66,6 +66,17 @@ ticks = Pipeline(
 '''
 
 
+UNREAD = (
+    "asyncio", "pandas", "psutil", "pydantic_settings", "tidemark.answers",
+    "tidemark.coordinator.checkpoints", "tidemark.coordinator.plans.planner",
+    "tidemark.coordinator.publications", "tidemark.coordinator.recovery", "tidemark.coordinator.retention",
+    "tidemark.engine", "tidemark.kafka", "tidemark.transfer", "tidemark.web",
+)  # fmt: skip
+"""Modules and packages that `state show` of a checkpoint has no use for."""
+MOST = 150
+"""Modules of Tidemark that `state show` may import; each takes about a millisecond."""
+
+
 @pytest.fixture
 def ticks(tmp_path: Path) -> Command:
     """Two checkpoints: numbers 0 to 4, then 5 to 7."""
@@ -95,3 +106,12 @@ def test_what_was_emitted_is_told_with_the_table_of_its_sink(ticks: Command) -> 
         "evens": [{"path": "ticks/sinks/evens/t1~v2", "version": 0, "after": 0, "through": 1}]
     }
     assert [r["n"] for r in ticks("sink", "show", "ticks", "evens", "--json").ok().json] == [0, 2, 4, 6]
+
+
+def test_state_show_imports_what_it_reads_with_and_no_more(ticks: Command) -> None:
+    shown = ticks.process("state", "show", "ticks", "counts", "--key", "a", PYTHONPROFILEIMPORTTIME="1").ok()
+    assert shown.out.splitlines()[1].split()[:2] == ["a", "4"]
+    imported = {line.rpartition("|")[2].strip() for line in shown.err.splitlines() if line.startswith("import time:")}
+    assert {"duckdb", "tidemark.context", "tidemark.readers.checkpoint_reader"} <= imported
+    assert [name for name in sorted(imported) if any(f"{name}.".startswith(f"{unread}.") for unread in UNREAD)] == []
+    assert len([name for name in imported if name.startswith("tidemark")]) <= MOST

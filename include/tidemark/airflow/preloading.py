@@ -24,6 +24,8 @@ OURS = (
     "tidemark.storage.parquet_folder",
     "tidemark.airflow.checkpoint_dags",
     "tidemark.engine.compute",
+    "tidemark.coordinator.checkpoints.coordinator",
+    "tidemark.coordinator.checkpoints.fault_injection",
     "tidemark.coordinator.checkpoints.job",
     "tidemark.coordinator.plans.planner",
     "tidemark.coordinator.records.schema_book",

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidemark.context import Context
-from tidemark.coordinator.checkpoints.reports import reports
+from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import with_state
@@ -37,6 +37,7 @@ def run_sql(context: Context, name: str, statement: str, checkpoint: int | None 
         UsageError: the statement is not read-only, or DuckDB refuses it.
         StateOverflowError, StoreError: as readers of state raise them.
     """
+    from tidemark.coordinator.checkpoints.reports import reports
     from tidemark.readers import checkpoint_tables as tables
     from tidemark.readers.sql_views import Catalogue, run_statement
 
@@ -100,7 +101,7 @@ def diff_states(context: Context, name: str, request: "DiffRequest") -> "Diff":
         uid=request.uid,
         before=before,
         after=after,
-        ancestor=context.coordinator(name).timelines.shared_ancestor(before, after),
+        ancestor=reads.timelines_of(context, name).shared_ancestor(before, after),
     )
     return compared.diff(request.detail, request.limit)
 
@@ -183,9 +184,11 @@ class _Line:
 
     def __init__(self, context: Context, name: str, last: int | None) -> None:
         self._context, self._name = context, name
-        coordinator = context.coordinator(context.require_pipeline(name))
+        timelines = reads.timelines_of(context, context.require_pipeline(name))
         self._older: Iterator[Checkpoint] = (
-            coordinator.checkpoints() if last is None else coordinator.timelines.ancestry(coordinator.checkpoint(last))
+            timelines.chain(timelines.live())
+            if last is None
+            else timelines.ancestry(usable(timelines, timelines.checkpoint(last)))
         )
 
     @cached_property

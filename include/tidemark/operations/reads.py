@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidemark.context import Context
 from tidemark.coordinator.plans.initial_offsets import to_ms
+from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
+from tidemark.coordinator.records.timelines import Timelines
 from tidemark.coordinator.records.tombstones import of_checkpoints, read_release
 from tidemark.declare.retention import Retention, restore_points
 from tidemark.errors import NotFoundError, StoreError, UsageError
@@ -27,9 +29,15 @@ if TYPE_CHECKING:
     from tidemark.model.portable_sql.dialects import Dialect
 
 
+def timelines_of(context: Context, name: str) -> Timelines:
+    """Returns a pipeline's timelines, to read them without a coordinator, whose modules take time to import."""
+    return Timelines(Objects(context.store(name), name))
+
+
 def list_checkpoints(context: Context, name: str, limit: int | None = None) -> list[Checkpoint]:
     """Completed checkpoints of the live timeline, newest first."""
-    return list(islice(context.coordinator(context.require_pipeline(name)).checkpoints(), limit))
+    timelines = timelines_of(context, context.require_pipeline(name))
+    return list(islice(timelines.chain(timelines.live()), limit))
 
 
 def get_checkpoint(context: Context, name: str, checkpoint_id: int | None = None) -> Checkpoint:
@@ -39,10 +47,10 @@ def get_checkpoint(context: Context, name: str, checkpoint_id: int | None = None
         NotFoundError: there is no such checkpoint.
         ReleasedError: retention has released it.
     """
-    coordinator = context.coordinator(context.require_pipeline(name))
+    timelines = timelines_of(context, context.require_pipeline(name))
     if checkpoint_id is not None:
-        return coordinator.checkpoint(checkpoint_id)
-    for newest in coordinator.checkpoints():
+        return usable(timelines, timelines.checkpoint(checkpoint_id))
+    for newest in timelines.chain(timelines.live()):
         return newest
     raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
 
@@ -55,14 +63,14 @@ def get_recorded_checkpoint(
     Raises:
         NotFoundError: there is no such checkpoint.
     """
-    coordinator = context.coordinator(context.require_pipeline(name))
-    found = coordinator.timelines.checkpoint(checkpoint_id)
-    return found, read_release(coordinator.objects, found.plan.name)
+    timelines = timelines_of(context, context.require_pipeline(name))
+    found = timelines.checkpoint(checkpoint_id)
+    return found, read_release(timelines.objects, found.plan.name)
 
 
 def list_released(context: Context, name: str) -> frozenset[str]:
     """Names of the checkpoints that retention has released."""
-    found = of_checkpoints(context.coordinator(context.require_pipeline(name)).objects)
+    found = of_checkpoints(timelines_of(context, context.require_pipeline(name)).objects)
     return frozenset(checkpoint for checkpoint, record in found.items() if record.confirmed)
 
 
@@ -74,7 +82,7 @@ def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpo
         UsageError: the time has no zone.
     """
     checked_time(when)
-    timelines = context.coordinator(context.require_pipeline(name)).timelines
+    timelines = timelines_of(context, context.require_pipeline(name))
     found = timelines.as_of(timelines.live(), to_ms(when))
     if found is None:
         raise NotFoundError(f"{name} has no checkpoint as of {when}", next=f"tidemark checkpoint list {name}")
@@ -109,7 +117,7 @@ def explain_kept(context: Context, checkpoint: Checkpoint, retention: Retention)
 
     Reads manifests back to the oldest one that the rule may keep, however many there are.
     """
-    history = context.coordinator(checkpoint.plan.pipeline).timelines.ancestry(checkpoint)
+    history = timelines_of(context, checkpoint.plan.pipeline).ancestry(checkpoint)
     found = ((c.id, c.plan.logical_time_ms, c.plan.run) for c in history)
     return retention.select(restore_points(found))
 
@@ -137,7 +145,7 @@ def get_query(context: Context, checkpoint: Checkpoint, uid: str, dialect: "Dial
     name = checkpoint.plan.queries.get(uid, {}).get(dialect.name)
     if name is None:
         return resolving_sql(checkpoint.plan.schemas[uid], "segments", checkpoint.now, dialect=dialect)
-    text = context.coordinator(checkpoint.plan.pipeline).objects.text(query_key, name)
+    text = timelines_of(context, checkpoint.plan.pipeline).objects.text(query_key, name)
     return bind_clocks(text, uid, checkpoint.now, dialect)
 
 

@@ -1,20 +1,26 @@
 """Savepoints: opens, resolves and describes them. Nothing here loads Spark, Arrow or the Kafka client."""
 
-from tidemark.answers.checkpoint_facts import iso, iso_or_none
-from tidemark.answers.timeline_facts import SavepointFacts
+from typing import TYPE_CHECKING
+
 from tidemark.context import Context
-from tidemark.coordinator.recovery.savepoints import Savepoints
 from tidemark.errors import NotFoundError, TidemarkError, UsageError
 from tidemark.model.core.names import parse_id
 from tidemark.model.retention.savepoint import SavepointRecord
 
+if TYPE_CHECKING:
+    from tidemark.answers.timeline_facts import SavepointFacts
+    from tidemark.coordinator.recovery.savepoints import Savepoints
 
-def open_savepoints(context: Context, name: str) -> Savepoints:
+
+def open_savepoints(context: Context, name: str) -> "Savepoints":
     """Opens the savepoints of a pipeline, whether it is running, paused, or its file is broken.
 
     Raises:
         NotFoundError: no such pipeline.
     """
+    # Most commands that could take a savepoint take none.
+    from tidemark.coordinator.recovery.savepoints import Savepoints
+
     return Savepoints(context.coordinator(context.require_pipeline(name)))
 
 
@@ -59,11 +65,14 @@ def describe_disposal(context: Context, name: str, savepoint: str) -> dict[str, 
     return {"name": savepoint, "checkpoint": found.checkpoint_name, "also_pinned_by": others}
 
 
-def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> SavepointFacts:
+def describe_savepoint(context: Context, name: str, record: SavepointRecord) -> "SavepointFacts":
     """A savepoint with the size and time of the checkpoint that it pins.
 
     `full_bytes` and `logical_time` are None if the manifest cannot be read, so that a list does not fail.
     """
+    from tidemark.answers.checkpoint_facts import iso, iso_or_none
+    from tidemark.answers.timeline_facts import SavepointFacts
+
     try:
         found = context.coordinator(name).timelines.checkpoint(record.checkpoint)
     except TidemarkError:
