@@ -373,10 +373,12 @@ class Observers:
 
     @cached_property
     def metrics(self) -> "list[Metrics]":
-        """The StatsD server from the settings; None if there is none."""
+        """The StatsD server from the settings; empty if there is none."""
+        if not self._settings.statsd:
+            return []
         from tidemark.telemetry.statsd import StatsdMetrics
 
-        return [StatsdMetrics(self._settings.statsd)] if self._settings.statsd else []
+        return [StatsdMetrics(self._settings.statsd)]
 
     @cached_property
     def metrics_calls(self) -> Bounded:
@@ -386,12 +388,12 @@ class Observers:
     @cached_property
     def lineage(self) -> "LineageSink | None":
         """The receiver of lineage events; None if events are not sent."""
-        from tidemark.telemetry.openlineage import FileLineage, HttpLineage
-
         settings = self._settings
         address, key = settings.openlineage, settings.openlineage_api_key
         if address is None:
             return None
+        from tidemark.telemetry.openlineage import FileLineage, HttpLineage
+
         if address.startswith("file:"):
             return FileLineage(settings.root / Path(address.removeprefix("file:")))
         if address.startswith("kafka://"):
