@@ -70,7 +70,7 @@ def test_the_commands_of_a_module_are_those_of_the_table(module: str) -> None:
 
 
 @pytest.mark.parametrize("width", ["40", "80", "200"])
-@pytest.mark.parametrize("words", [[], ["--help"], ["pu"], ["--hepl"], ["stat"]], ids=" ".join)
+@pytest.mark.parametrize("words", [[], ["--help"], ["--help", "run"], ["pu"], ["--hepl"], ["stat"]], ids=" ".join)
 def test_an_unknown_word_and_help_get_the_same_answer_without_the_modules(words: list[str], width: str) -> None:
     outlined, complete = (
         CliRunner().invoke(app, words, env={"COLUMNS": width, "TERMINAL_WIDTH": width})

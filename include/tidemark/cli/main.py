@@ -98,7 +98,7 @@ def build_app(words: Sequence[str] | None = None) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_take_options)
-    first = next((word for word in words or () if not word.startswith("-")), "")
+    first = next((word for word in words or () if word == "--help" or not word.startswith("-")), "")
     needed = [module for module, commands in COMMANDS.items() if first in commands] if first else []
     if words is None:
         _register(app, COMMANDS)
