@@ -12,6 +12,13 @@ from benchmarks.plot import scatter
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 Rows = Sequence[Mapping[str, Any]]
+FORMS = {
+    "upserts": "the default",
+    "keys": "`--keys-only`, the default under its earlier name",
+    "changes": "`--inserts`",
+    "values": "`--values`",
+}
+"""The forms of a diff by their detail; older data has `keys`, which reads the same files and columns as `upserts`."""
 
 
 def write_report(facts: Mapping[str, Any], rows: Rows) -> None:
@@ -120,12 +127,14 @@ def _compactions(measured: Mapping[str, Rows]) -> list[str]:
 def _diffs(diffs: Rows) -> list[str]:
     lines = [
         "A diff over about one percent of the keys of the largest fold: the share of the later state's bytes that it",
-        "reads, by the detail that it shows (values of 20 keys).",
+        "reads, by the form of `tidemark state diff` (values of 20 keys).",
         "",
-        "| detail | changed keys | bytes read | s |",
+        "| form | changed keys | bytes read | s |",
         "|---|---:|---:|---:|",
     ]
-    return lines + [f"| {d['detail']} | {d['changed']:,} | {d['share']:.1%} | {d['seconds']:.2f} |" for d in diffs]
+    return lines + [
+        f"| {FORMS[d['detail']]} | {d['changed']:,} | {d['share']:.1%} | {d['seconds']:.2f} |" for d in diffs
+    ]
 
 
 def _phases(measured: Mapping[str, Rows]) -> list[str]:

@@ -101,18 +101,23 @@ def test_a_window_closes_once_and_a_late_record_changes_nothing() -> None:
 def test_the_cost_of_each_form_of_a_diff_is_what_was_measured() -> None:
     page = (ROOT / "docs/how-to/read-state.md").read_text()
     diffs = json.loads((ROOT / "docs/benchmarks/checkpoint-cost.json").read_text())["facts"]["diffs"]
-    shares = {d["detail"]: f"{d['share']:.1%}" for d in diffs}
-    for form, detail in (("`--keys-only`", "keys"), ("(neither)", "changes"), ("`--values`", "values")):
+    # Data from before the default was upserts has them under the name of `--keys-only`, which read the same.
+    found = {"upserts" if d["detail"] == "keys" else d["detail"]: d["share"] for d in diffs}
+    shares = {detail: f"{share:.1%}" for detail, share in found.items()}
+    for form, detail in (("(default)", "upserts"), ("`--inserts`", "changes"), ("`--values`", "values")):
         (line,) = (line for line in page.splitlines() if line.startswith(f"| {form} |"))
         assert line.strip("| ").rpartition("|")[2].strip() == shares[detail]
-    # If the default ever reads less than half of a state, correct the page and the help.
-    assert all(d["share"] > 0.5 for d in diffs if d["detail"] != "keys")
+    assert found["upserts"] <= 0.2, "the target of the default"
+    # If the other forms ever read less than half of a state, correct the page and the help.
+    assert all(share > 0.5 for detail, share in found.items() if detail != "upserts")
+    costs = (ROOT / "docs/benchmarks/state-costs.md").read_text()
+    assert f"a diff reads {shares['upserts']} of the bytes, and {found['changes']:.0%} with `--inserts`" in costs
 
 
 def test_the_help_of_a_diff_says_what_each_form_reads() -> None:
     help_text = " ".join((state_diff.diff.__doc__ or "").split())
-    assert "--keys-only reads only the key columns of changed rows." in help_text
-    assert "looked up in the older state" in help_text
+    assert "The default reads only the key columns of changed rows." in help_text
+    assert "With --inserts, the changed keys are also looked up in the older state" in help_text
     assert "often most of its bytes" in help_text
     assert "--values also reads the row groups of both states" in help_text
 

@@ -34,8 +34,11 @@ def test_rows_are_read_diffed_and_traced_by_the_computed_key(shop: SalesPipeline
     origin = shop.tidemark("state", "source", "shops", "days", *key, "--json").ok().json
     assert origin["row"]["sales"] == count
     before = _days(shop, 1)
-    diff = shop.tidemark("state", "diff", "shops", "days", "--from", "1", "--to", "2", "--json").ok().json
+    span = ("--from", "1", "--to", "2", "--json")
+    diff = shop.tidemark("state", "diff", "shops", "days", *span, "--inserts").ok().json
     assert diff["counts"].get("inserted", 0) == len(expected.keys() - before.keys())
+    upserts = shop.tidemark("state", "diff", "shops", "days", *span).ok().json
+    assert upserts["counts"] == {"upserted": sum(diff["counts"].values())}
 
 
 def test_one_row_is_read_like_any_other(shop: SalesPipeline) -> None:

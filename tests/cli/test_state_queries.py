@@ -243,9 +243,12 @@ def test_a_diff_names_the_keys_that_were_touched_between(shop: AskedShop) -> Non
 
 
 def test_a_diff_for_people_and_its_cost(shop: AskedShop) -> None:
-    answer = shop.tidemark("state", "diff", "till", "tills", "--from", "6", "--to", "7", "--keys-only").ok()
-    assert {line.split()[-1] for line in answer.out.splitlines()} == {"change", "changed"}
+    tills = ("state", "diff", "till", "tills", "--from", "6", "--to", "7")
+    answer = shop.tidemark(*tills).ok()
+    assert {line.split()[-1] for line in answer.out.splitlines()} == {"change", "upserted"}
     assert "the state has" in answer.err
+    inserts = shop.tidemark(*tills, "--inserts").ok()
+    assert {line.split()[-1] for line in inserts.out.splitlines()} <= {"change", "inserted", "updated"}
     one = shop.tidemark(
         "state", "diff", "till", "accounts", "--from", "6", "--to", "9", "--values", "--limit", "1"
     ).ok()
@@ -256,6 +259,16 @@ def test_a_diff_for_people_and_its_cost(shop: AskedShop) -> None:
     assert (nothing.out, "nothing changed" in nothing.err) == ("", True)
     shop.tidemark("state", "diff", "till", "tills", "--from", "3", "--to", "99").failed(3, "99")
     shop.tidemark("state", "diff", "till", "nobody", "--from", "3", "--to", "4").failed(3, "nobody")
+
+
+def test_scripts_of_0_1_get_their_word_and_a_hint(shop: AskedShop) -> None:
+    tills = ("state", "diff", "till", "tills", "--from", "6", "--to", "7", "--json")
+    old, new = shop.tidemark(*tills, "--keys-only").ok(), shop.tidemark(*tills).ok()
+    assert "--keys-only is deprecated" in old.err
+    assert "deprecated" not in new.err
+    assert old.json == json.loads(new.out.replace('"upserted"', '"changed"')) != new.json
+    for other in ("--inserts", "--values"):
+        shop.tidemark(*tills, "--keys-only", other).failed(2, "shows no inserts and no values")
 
 
 def test_a_hash_is_the_same_where_the_state_is_the_same(shop: AskedShop) -> None:

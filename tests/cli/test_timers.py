@@ -137,7 +137,7 @@ def test_reads_show_timers_and_the_frontier(line: TimedBuses) -> None:
     query = "SELECT checkpoint, frontier, fired FROM checkpoint_states ORDER BY 1"
     found = line("state", "sql", "buses", query, "--json").ok().json
     assert [(row["frontier"][11:16], row["fired"]) for row in found] == [("00:00", 0), ("00:09", 2), ("00:19", 1)]
-    told = line("state", "diff", "buses", "watch", "--from", "1", "--to", "3", "--json").ok().json
+    told = line("state", "diff", "buses", "watch", "--from", "1", "--to", "3", "--inserts", "--json").ok().json
     assert {(r["key"]["bus"], r["change"]) for r in told["rows"]} == {
         ("a", "updated"),
         ("b", "updated"),

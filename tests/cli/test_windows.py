@@ -231,14 +231,15 @@ def test_an_export_has_the_frontier(line: WindowedShops, tmp_path: Path) -> None
 
 
 def test_a_diff_has_the_windows_that_closed_although_no_row_says_so(line: WindowedShops) -> None:
-    told = line("state", "diff", "shops", "sold", "--from", "1", "--to", "3", "--json").ok().json
-    found = {(r["key"]["shop"], r["key"]["window_end"][11:16], r["change"]) for r in told["rows"]}
-    assert found == {
-        ("a", "01:00", "deleted"),
-        ("b", "01:00", "deleted"),
-        ("a", "02:00", "inserted"),
-        ("b", "02:00", "inserted"),
-    }
+    for options, change in (((), "upserted"), (("--inserts",), "inserted")):
+        told = line("state", "diff", "shops", "sold", "--from", "1", "--to", "3", *options, "--json").ok().json
+        found = {(r["key"]["shop"], r["key"]["window_end"][11:16], r["change"]) for r in told["rows"]}
+        assert found == {
+            ("a", "01:00", "deleted"),
+            ("b", "01:00", "deleted"),
+            ("a", "02:00", change),
+            ("b", "02:00", change),
+        }
 
 
 def test_letters_of_closed_windows_are_kept_and_their_redrive_is_refused(line: WindowedShops) -> None:

@@ -109,7 +109,7 @@ def test_a_patch_is_a_savepoint_on_a_fork_and_the_diff_of_both_is_what_was_asked
     assert tills[1:] == given.rows["tills"][1:]
     for uid, key, change in (("tills", {"stall": given.stall}, "updated"), ("sold", None, "deleted")):
         found = given.tidemark(
-            "state", "diff", "market", uid, "--from", "june", "--to", "fixed", "--json"
+            "state", "diff", "market", uid, "--from", "june", "--to", "fixed", "--inserts", "--json"
         ).ok().json["rows"]  # fmt: skip
         wanted = key or {"item": given.rows["sold"][0]["item"]}
         assert [(r["key"], r["change"]) for r in found] == [(wanted, change)]

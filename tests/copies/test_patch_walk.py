@@ -9,14 +9,19 @@ import pyarrow as pa
 import pytest
 
 from tests.copies.patched_pipeline import NAME, PatchedPipeline
+from tests.reading.upserts import check_upserts
 from tests.support.disk import ParquetFiles
 from tests.support.scale import SCALE
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import run_columns
+from tidemark.operations import patch as patch_operations
 from tidemark.operations import queries
+from tidemark.operations.patch import PatchRequest
 from tidemark.operations.queries import DiffRequest
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_diff import Detail
+from tidemark.sql.initial_state import given_columns
 from tidemark.sql.resolve import compacted_sql
 from tidemark.tables.delta_tables import arrow_schema
 from tidemark.testing.twin.merge import compact_rows
@@ -54,6 +59,32 @@ def test_what_is_patched_is_what_a_dict_holds_and_goes_on_as_one(seed: int, tmp_
         ward.check(made[-1])
 
 
+def test_a_key_of_a_process_that_is_set_to_nothing_is_gone(tmp_path: Path) -> None:
+    ward = PatchedPipeline(tmp_path, random.Random(SEED))
+    source = ward.checkpoint(count=12)
+    there = min(ward.rows(source, "kept"))
+    nothing = {name: None for name, _ in given_columns(ward.line.pipeline.schemas()["kept"])}
+    rows = [nothing | {"sensor": key} for key in (there, "never")]
+    request = PatchRequest(
+        pipeline=NAME,
+        source=RestoreRequest(checkpoint=source.id),
+        name="emptied",
+        values={"kept": ward.table("kept", rows)},
+        deletes={},
+    )
+    done = patch_operations.patch(ward.context, request).checkpoint
+    assert done is not None
+    assert ward.rows(done, "kept").keys() == ward.rows(source, "kept").keys() - {there}
+
+    def changes(detail: Detail) -> dict[str, str]:
+        request = DiffRequest(uid="kept", before=source.id, after=done.id, detail=detail)
+        rows = queries.diff_states(ward.context, NAME, request).rows.to_pylist()
+        return {row["key"]["sensor"]: row["change"] for row in rows}
+
+    assert changes(Detail.CHANGES) == {there: "deleted"}
+    assert changes(Detail.UPSERTS) == {there: "deleted", "never": "deleted"}, "it may never have been there"
+
+
 def _compact(ward: PatchedPipeline, timeline: str | None) -> None:
     for uid in (*FOLDED, "kept"):
         how = ward.chance.choice([None, False, True])
@@ -77,6 +108,11 @@ def _check_diff(ward: PatchedPipeline, source: Checkpoint, done: Checkpoint) -> 
             ward.context, NAME, DiffRequest(uid=uid, before=done.id, after=source.id, detail=Detail.CHANGES)
         )
         assert {r["key"]["sensor"] for r in back.rows.to_pylist()} == set(wanted)
+        for one, other in ((source, done), (done, source)):
+            request = DiffRequest(uid=uid, before=one.id, after=other.id, detail=Detail.UPSERTS)
+            upserts = queries.diff_states(ward.context, NAME, request).rows.to_pylist()
+            sides = ([{"sensor": k, **row} for k, row in ward.rows(c, uid).items()] for c in (one, other))
+            check_upserts(upserts, sides, keys=("sensor",))
 
 
 def _check_compactions(ward: PatchedPipeline, checkpoint: Checkpoint) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.reading.ledger import UID, Book, Ledger
+from tests.reading.upserts import check_upserts
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.state_diff import Comparison, Detail, Diff
@@ -52,11 +53,17 @@ def _check(ledger: Ledger, one: tuple[Checkpoint, Book], other: tuple[Checkpoint
         for side, book in (("before", before), ("after", after)):
             told = row[side] and (row[side]["total"], row[side]["_changed"])
             assert told == book.get(_key(row))
-    keys = {_key(r): r["change"] for r in _diff(ledger, sides, Detail.KEYS, ancestor=ancestor).rows.to_pylist()}
-    assert {k for k, change in keys.items() if change == "changed"} == {k for k in expected if k in after}
-    # What came and went between the two is told as deleted, too: nobody looks whether it was there before.
+    upserts = _diff(ledger, sides, Detail.UPSERTS, ancestor=ancestor)
+    resolved = (read_checkpoint(str(ledger.root), side, UID).to_pylist() for side in sides)
+    check_upserts(upserts.rows.to_pylist(), resolved, keys=("bank", "number"))
+    keys = {_key(r): r["change"] for r in upserts.rows.to_pylist()}
+    assert {k for k, change in keys.items() if change == "upserted"} == {k for k in expected if k in after}
+    # What came and went between the two is reported as deleted, too, because the older state is not read.
     assert {k for k in expected if k not in after} <= {k for k, change in keys.items() if change == "deleted"}
-    assert not keys.keys() & (after.keys() - expected.keys())
+    assert sum(upserts.counts.values()) == len(keys)
+    old = _diff(ledger, sides, Detail.KEYS, ancestor=ancestor)
+    assert old.bytes_read == upserts.bytes_read
+    assert {_key(r): r["change"].replace("changed", "upserted") for r in old.rows.to_pylist()} == keys
 
 
 def _grow(ledger: Ledger, chance: random.Random, count: int) -> None:
@@ -110,6 +117,17 @@ def test_an_account_that_was_opened_and_closed_between_did_not_change(tmp_path: 
     last = ledger.checkpoint({("b", 1): None})
     found = _diff(ledger, (first, last), Detail.CHANGES)
     assert (found.rows.num_rows, found.counts) == (0, {})
+    upserts = _diff(ledger, (first, last), Detail.UPSERTS)
+    assert upserts.counts == {"deleted": 1}, "an upsert diff does not read whether it was there before"
+
+
+def test_a_value_that_changed_and_came_back_is_upserted(tmp_path: Path) -> None:
+    ledger = Ledger.at(tmp_path)
+    first = ledger.checkpoint({("a", 1): 5, ("a", 2): 1})
+    ledger.checkpoint({("a", 1): 7})
+    last = ledger.checkpoint({("a", 1): -7})
+    assert _diff(ledger, (first, last), Detail.UPSERTS).counts == {"upserted": 1}
+    assert _diff(ledger, (first, last), Detail.CHANGES).counts == {"updated": 1}
 
 
 def test_the_limit_cuts_rows_and_not_counts(tmp_path: Path) -> None:
@@ -143,14 +161,29 @@ def _columns(ledger: Ledger, names: tuple[str, ...]) -> int:
     return sum(c.total_compressed_size for c in chunks if c.path_in_schema in names)
 
 
-def test_keys_only_at_one_percent_reads_less_than_a_twentieth(wide: Ledger) -> None:
+def test_upserts_at_one_percent_read_less_than_a_twentieth(wide: Ledger) -> None:
     (first, _), *_, (last, _) = wide.made.values()
-    found = _diff(wide, (first, last), Detail.KEYS)
-    assert found.counts == {"changed": WIDE // 100}
+    found = _diff(wide, (first, last), Detail.UPSERTS)
+    assert found.counts == {"upserted": WIDE // 100}
     assert found.bytes_total == last.handles[UID].bytes
     assert found.bytes_read is not None
     share = found.bytes_read / found.bytes_total
-    print(f"keys only: {found.bytes_read} of {found.bytes_total} bytes, {share:.2%}")
+    print(f"upserts: {found.bytes_read} of {found.bytes_total} bytes, {share:.2%}")
+    assert share <= 0.05
+
+
+def test_deletes_at_one_percent_are_decided_by_the_newer_rows_too(wide: Ledger) -> None:
+    (first, before), *_ = wide.made.values()
+    branch = wide.branch("t2")
+    closed = [key for n, key in enumerate(before) if n % (WIDE // 500) == 0]
+    branch.checkpoint(dict.fromkeys(closed))
+    last = branch.checkpoint({closed[0]: 1})
+    found = _diff(wide, (first, last), Detail.UPSERTS)
+    changed = {key for key, held in branch.book.items() if before.get(key) != held}
+    assert found.counts == {"upserted": len(changed), "deleted": len(closed) - 1}
+    assert found.bytes_read is not None
+    share = found.bytes_read / found.bytes_total
+    print(f"with {len(closed)} deletes: {found.bytes_read} of {found.bytes_total} bytes, {share:.2%}")
     assert share <= 0.05
 
 
@@ -188,5 +221,7 @@ def test_across_a_full_compaction_the_answer_is_the_same_and_the_cost_is_told(tm
     last = ledger.checkpoint({("a", 5000): 1})
     found = _diff(ledger, (first, last), Detail.CHANGES)
     assert found.counts == {"updated": 15, "deleted": 15, "inserted": 1}
+    upserts = _diff(ledger, (first, last), Detail.UPSERTS)
+    assert upserts.counts == {"upserted": 16, "deleted": 15}, "no tombstone is left: the keys of both sides say it"
     assert found.bytes_read is not None
     assert found.bytes_read > 0.3 * found.bytes_total

@@ -91,15 +91,17 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
 
 
 def test_a_key_that_expired_is_deleted_without_a_record(site: Site) -> None:
-    assert {k: r["change"] for k, r in site.diff("recent", 2, 3).items()} == {"bob": "deleted", "cy": "inserted"}
-    assert {k: r["change"] for k, r in site.diff("recent", 2, 3, "--keys-only").items()} == {
-        "bob": "deleted",
-        "cy": "changed",
-    }
+    def told(*options: str) -> dict[str, str]:
+        return {key: row["change"] for key, row in site.diff("recent", 2, 3, *options).items()}
+
+    assert told("--inserts") == {"bob": "deleted", "cy": "inserted"}
+    assert told() == {"bob": "deleted", "cy": "upserted"}
+    assert told("--keys-only") == {"bob": "deleted", "cy": "changed"}
     assert site.diff("recent", 3, 4) == {}
 
 
 def test_a_field_that_expired_is_an_update(site: Site) -> None:
+    assert {k: r["change"] for k, r in site.diff("users", 2, 3).items()} == {"bob": "upserted", "cy": "upserted"}
     changed = site.diff("users", 2, 3, "--values")
     assert {k: r["change"] for k, r in changed.items()} == {"bob": "updated", "cy": "inserted"}
     assert changed["bob"]["before"] == {"visits": 1, "page": "p10", "_changed": 1}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.reading.upserts import check_upserts
 from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 
@@ -123,3 +124,7 @@ def test_sql_diff_and_hash_of_process_state(seed: int, tmp_path: Path) -> None:
             assert row["change"] == change
             for side, state in (("before", old), ("after", new)):
                 assert (row[side] and {k: v for k, v in row[side].items() if k != "_changed"}) == state.get(who)
+        upserts = tidemark("state", "diff", "baskets", "baskets", *span[:4], "--json").ok().json["rows"]
+        sides = ([{"who": who, **held} for who, held in state.items()] for state in (old, new))
+        check_upserts(upserts, sides, keys=("who",))
+        assert {r["key"]["who"] for r in upserts} <= between

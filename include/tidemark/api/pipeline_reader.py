@@ -1,5 +1,6 @@
 """A pipeline of a warehouse, for reading: its checkpoints, state, sinks and metrics, without Spark."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -135,7 +136,7 @@ class PipelineReader:
         before: At,
         after: At,
         *,
-        detail: Literal["keys", "changes", "values"] = "changes",
+        detail: Literal["upserts", "changes", "values", "keys"] = "upserts",
         limit: int | None = None,
     ) -> "Diff":
         """What changed in an operator's state from one checkpoint to another, key by key.
@@ -144,8 +145,10 @@ class PipelineReader:
             uid: the operator.
             before: a checkpoint, as in `checkpoint`.
             after: another one; it may be older, or on another timeline.
-            detail: `keys` is cheapest: which keys changed or were deleted. `changes` distinguishes inserted from
-                updated keys. `values` adds the row before and after.
+            detail: `upserts` costs what changed: which keys were `upserted` (touched, and there at `after`) or
+                `deleted` (touched, and not there at `after`; perhaps never at `before`). `changes` distinguishes
+                `inserted` from `updated` keys, which reads the keys of the state at `before`. `values` adds the row
+                before and after. `keys` is the name of 0.1 for `upserts`, with `changed` for `upserted`; deprecated.
             limit: at most this many rows; counts are of all keys.
 
         Returns:
@@ -156,6 +159,8 @@ class PipelineReader:
             NotFoundError: no such operator, checkpoint or savepoint.
             UsageError: the operator has other keys at the other checkpoint.
 
+        >>> w["flights"].diff("aircraft", "chk-1", "chk-2").counts
+        {'upserted': 2}
         >>> diff = w["flights"].diff("aircraft", "chk-1", "chk-2", detail="values")
         >>> diff.counts == {"updated": 1, "inserted": 1}
         True
@@ -166,6 +171,8 @@ class PipelineReader:
         """
         from tidemark.readers.state_diff import Detail
 
+        if detail == "keys":
+            warnings.warn('detail="keys" is now detail="upserts", the default', DeprecationWarning, stacklevel=2)
         first, last = (self._found(at).id for at in (before, after))
         request = DiffRequest(uid=uid, before=first, after=last, detail=Detail(detail), limit=limit)
         return queries.diff_states(self.context, self.name, request)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli.checkpoint_id import At, AtSavepoint, chosen_id
-from tidemark.cli.option_groups import PipelineName
+from tidemark.cli.option_groups import PipelineName, with_options
 from tidemark.cli.output import JsonFlag, note, show_fields, show_rows
 from tidemark.cli.plain import python_rows
 from tidemark.cli.sources import state_lineage
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     group.command("hash")(hash_)
     group.command("lineage")(state_lineage)
     group.command("source", hidden=True)(state_lineage)  # the old name, an alias
-    group.command("diff")(diff)
+    group.command("diff")(with_options(diff))
     group.command("sql")(sql)
     group.command("query")(query)
     app.add_typer(group, name="state")

@@ -89,7 +89,7 @@ class OperatorStates:
         stored, keys = StoredRows(self.warehouse, compared.schema, ask), _keys(compared.schema)
         before, after = (Side.of(stored, at, self.uid, compared.ancestor) for at in (compared.before, compared.after))
         search = Search(stored, before, after)
-        changes = search.changes(all_hits=False, then=False)
+        changes = search.changes(all_hits=False, inserts=False)
         living = ask(f"SELECT {keys} FROM changes WHERE _change <> 'deleted'", changes=changes)
         gone = ask(f"SELECT {keys} FROM changes WHERE _change = 'deleted'", changes=changes)
         return search.values_after(living), gone

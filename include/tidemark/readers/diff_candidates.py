@@ -1,4 +1,8 @@
-"""Candidates of a diff, and which of them live on either side; decided by stored rows, values are read on request."""
+"""Candidates of a diff, and which of them live on either side; decided by stored rows, values are read on request.
+
+A side decides by its newer rows whether a key lives that it has changed itself. Of all other candidates it has to find
+the rows: on the earlier side these are nearly all, on the later one those that only the earlier side has changed.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ class Side:
         checkpoint: the checkpoint.
         uid: the operator.
         files: files of its handle.
-        changed: keys that it, or a checkpoint between it and the ancestor, changed.
+        changed: keys that it, or a checkpoint between it and the ancestor, changed, and whether they live.
         rewritten: whether all its files are newer than the ancestor, so that keys may have vanished without a trace.
     """
 
@@ -58,12 +62,13 @@ class Search:
         self._hits: pa.Table | None = None
         self._pool: pa.Table | None = None
 
-    def changes(self, *, all_hits: bool, then: bool) -> pa.Table:
+    def changes(self, *, all_hits: bool, inserts: bool) -> pa.Table:
         """Returns key columns and `_change` of every key that changed.
 
         Args:
             all_hits: find the rows of all candidates on both sides at once; needed before `values`.
-            then: distinguish inserted from updated keys, which reads the earlier state; otherwise both are `changed`.
+            inserts: distinguish `inserted` from `updated` keys, and leave out those that live on neither side, which
+                reads the keys of the earlier state; otherwise keys are `upserted` or `deleted`.
         """
         # Keys without a row on the other side, if a compaction that dropped tombstones may be the reason.
         lost = self._only(self._before, self._after)
@@ -73,8 +78,8 @@ class Search:
             files = {f.number: f for f in (*self._before.files, *self._after.files)}
             self._hits = self._stored.hits(pool, files.values())
         now = self._living(self._after, pool, lost)
-        if not then:
-            told = "SELECT {keys}, if(n._here, 'changed', 'deleted') AS _change FROM pool LEFT JOIN n USING ({keys})"
+        if not inserts:
+            told = "SELECT {keys}, if(n._here, 'upserted', 'deleted') AS _change FROM pool LEFT JOIN n USING ({keys})"
             return self._stored.ask(told, pool=pool, n=now)
         change = "CASE WHEN t._here IS NULL THEN 'inserted' WHEN n._here THEN 'updated' ELSE 'deleted' END AS _change"
         joined = "pool LEFT JOIN n USING ({keys}) LEFT JOIN t USING ({keys})"
@@ -116,11 +121,11 @@ class Search:
             gone: candidates that have no row there.
         """
         ask = self._stored.ask
-        sure = ask("SELECT {keys} FROM changed WHERE NOT _doubtful", changed=side.changed)
+        sure = ask("SELECT {keys} FROM changed WHERE _here", changed=side.changed)
         rest = ask(
-            "FROM pool ANTI JOIN (SELECT {keys} FROM sure UNION ALL SELECT {keys} FROM gone) USING ({keys})",
+            "FROM pool ANTI JOIN (SELECT {keys} FROM changed UNION ALL SELECT {keys} FROM gone) USING ({keys})",
             pool=pool,
-            sure=sure,
+            changed=side.changed,
             gone=gone,
         )
         hits = self._find_rows(rest, side)

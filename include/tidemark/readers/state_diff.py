@@ -1,5 +1,9 @@
 """The changes between two checkpoints, key by key; finding the keys costs no more than the change.
 
+By default keys are upserted or deleted, as in an upsert changelog of Flink (`ChangelogMode.upsert`), which needs no row
+of the earlier state. Flink's full changelog (`ChangelogMode.all`), with inserted and updated keys, needs its keys: only
+they prove that a key was there (ADR 0070).
+
 Candidates are keys whose `_changed` is later than the newest common ancestor, on either side. If every file of a side
 is later than that, a compaction may have dropped tombstones, so keys that only the other side has are candidates too. A
 key with the same `_changed` on both sides was not touched by any checkpoint in between, so its value is the same. This
@@ -86,15 +90,22 @@ def counts(ask: QueryRunner, changes: pa.Table) -> dict[str, int]:
 class Detail(Enum):
     """The detail of a diff, which decides how much it reads.
 
-    Members: KEYS: changed and deleted keys; reads key columns of rows newer than the ancestor. CHANGES: inserted,
-    updated and deleted keys; looks the candidates up in the key columns of the older state, and reads all of these
-    columns if the candidates are scattered. VALUES: the same, with both values of the shown keys; also reads the row
-    groups that contain them.
+    Members: UPSERTS: upserted and deleted keys; reads key columns of rows newer than the ancestor. A deleted key does
+    not live on the later side; it may not have lived on the earlier one either. CHANGES: inserted, updated and deleted
+    keys; looks the candidates up in the key columns of the older state, and reads all of these columns if the
+    candidates are scattered. VALUES: the same, with both values of the shown keys; also reads the row groups that
+    contain them. KEYS: UPSERTS with the word of 0.1, `changed` for `upserted`; deprecated.
     """
 
-    KEYS = "keys"
+    UPSERTS = "upserts"
     CHANGES = "changes"
     VALUES = "values"
+    KEYS = "keys"
+
+    @property
+    def has_inserts(self) -> bool:
+        """Whether it distinguishes inserted from updated keys."""
+        return self in (Detail.CHANGES, Detail.VALUES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +113,7 @@ class Diff:
     """The changes from one checkpoint to another.
 
     Attributes:
-        rows: key columns, `change`, and with values the structs `before` and `after`; in order of keys, limited.
+        rows: the struct `key`, `change`, and with values the structs `before` and `after`; in order of keys, limited.
         counts: keys by change, all of them.
         bytes_read: bytes read from data files; None if the states were resolved in full.
         bytes_total: bytes of the later state's files.
@@ -169,7 +180,7 @@ def _by_candidates(of: Comparison, ask: QueryRunner, detail: Detail, limit: int 
     stored = StoredRows(of.warehouse, of.schema, ask)
     before, after = (Side.of(stored, at, of.uid, of.ancestor) for at in (of.before, of.after))
     search = Search(stored, before, after)
-    changes = search.changes(all_hits=detail is Detail.VALUES, then=detail is not Detail.KEYS)
+    changes = _in_words(ask, search.changes(all_hits=detail is Detail.VALUES, inserts=detail.has_inserts), detail)
     shown = first(ask, changes, of.schema, limit)
     values = search.values(shown) if detail is Detail.VALUES else None
     return Diff(
@@ -182,9 +193,7 @@ def _by_candidates(of: Comparison, ask: QueryRunner, detail: Detail, limit: int 
 
 def _in_full(of: Comparison, ask: QueryRunner, detail: Detail, limit: int | None) -> Diff:
     before, after = (read_checkpoint(of.warehouse, at, of.uid) for at in (of.before, of.after))
-    changes = compare_states(ask, of.schema, before, after)
-    if detail is Detail.KEYS:
-        changes = ask("SELECT * REPLACE (if(_change = 'deleted', _change, 'changed') AS _change) FROM _c", _c=changes)
+    changes = _in_words(ask, compare_states(ask, of.schema, before, after), detail)
     shown = first(ask, changes, of.schema, limit)
     values = (before, after) if detail is Detail.VALUES else None
     return Diff(
@@ -193,3 +202,11 @@ def _in_full(of: Comparison, ask: QueryRunner, detail: Detail, limit: int | None
         bytes_read=None,
         bytes_total=of.after.handles[of.uid].bytes,
     )
+
+
+def _in_words(ask: QueryRunner, changes: pa.Table, detail: Detail) -> pa.Table:
+    """Returns changes with the words of a detail."""
+    if detail.has_inserts:
+        return changes
+    word = "changed" if detail is Detail.KEYS else "upserted"
+    return ask(f"SELECT * REPLACE (if(_change = 'deleted', _change, '{word}') AS _change) FROM _c", _c=changes)

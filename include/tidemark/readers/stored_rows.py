@@ -52,14 +52,19 @@ class StoredRows:
         return sorted(found, key=lambda f: (f.live.checkpoint, -f.live.level))
 
     def changed_since(self, checkpoint: int, files: Iterable[NumberedFile]) -> pa.Table:
-        """Returns keys that a checkpoint later than `checkpoint` changed: key columns, `_key_group`, `_doubtful`.
+        """Returns keys that a checkpoint later than `checkpoint` changed: key columns, `_key_group`, `_here`.
+
+        `_here` says whether the key lives, which its newest row decides: every change of a key writes a row of the key
+        itself, a tombstone if nothing is left of it (ADR 0070). Values that expire and windows that close are ignored.
 
         It opens only files that can contain such rows, and reads only the columns that it needs to decide.
         """
         pick = above("_changed", checkpoint)
         newer = [f for f in files if f.live.checkpoint > checkpoint]
-        rows = self._stream(("_changed", "_kind", "_key_group"), newer, pick)
-        found = f"any_value(_key_group) AS _key_group, {_DOUBTFUL}"
+        entry = ("_field",) if self.schema.maps else ()
+        rows = self._stream(("_changed", "_kind", "_key_group", *entry), newer, pick)
+        own = " FILTER (WHERE _field IS NULL)" if entry else ""
+        found = f"any_value(_key_group) AS _key_group, arg_max(_kind, _changed){own} <> 'tombstone' AS _here"
         return self.ask(
             f"SELECT {{keys}}, {found} FROM rows WHERE _changed > {checkpoint} GROUP BY {{keys}}", rows=rows
         )

@@ -87,16 +87,27 @@ def stored_sql(schema: OperatorSchema, relation: str, at_ms: int, changed: int, 
         relation: the given rows; read once, or once per map.
         at_ms: access time of all keys, on the operator's clock, in milliseconds.
         changed: id for `_changed`.
-        kind: for `_kind`; tombstones only have the keys.
+        kind: for `_kind`; tombstones only have the keys. A `value` of a process without any state is a tombstone, as
+            a function that leaves nothing writes it: so the newest row of a key says whether it lives.
     """
     held = {name: sql for f in schema.fields for name, sql in f.state_kind.imported_values(f, at_ms)}
     held |= {"_last_at": f"CAST({at_ms} AS BIGINT)", "_kind": f"'{kind}'", "_changed": f"CAST({changed} AS BIGINT)"}
+    if kind == "value" and schema.kind == "process":
+        held["_kind"] = f"CASE WHEN {' OR '.join(map(_is_given, schema.fields))} THEN 'value' ELSE 'tombstone' END"
     parts = [f"SELECT {typed_columns(schema, held)} FROM {relation}"]
     for f in schema.maps:
         own = {k: v for k, v in held.items() if k.startswith("_")} | _entry(f, at_ms)
         entries = f'SELECT *, unnest(map_entries({quote(f.name)})) AS "_entry" FROM {relation}'
         parts.append(f'SELECT {typed_columns(schema, own)} FROM ({entries}) AS "_entries"')
     return " UNION ALL ".join(parts)
+
+
+def _is_given(f: StoredField) -> str:
+    """Returns the condition that a given row has state in a field of a process."""
+    name = quote(f.name)
+    if not f.process_kind.is_collection:
+        return f"{name} IS NOT NULL"
+    return f"coalesce({'cardinality' if f.process_kind.is_stored_by_entry else 'len'}({name}) > 0, false)"
 
 
 def _entry(f: StoredField, at_ms: int) -> dict[str, str]:
