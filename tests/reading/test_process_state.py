@@ -128,3 +128,25 @@ def test_sql_diff_and_hash_of_process_state(seed: int, tmp_path: Path) -> None:
         sides = ([{"who": who, **held} for who, held in state.items()] for state in (old, new))
         check_upserts(upserts, sides, keys=("who",))
         assert {r["key"]["who"] for r in upserts} <= between
+
+
+def test_a_diff_needs_no_older_file_to_know_which_keys_live(tmp_path: Path) -> None:
+    tidemark = Command(tmp_path, "127.0.0.1:1", "sc://127.0.0.1:1")
+    tidemark.declare(DECLARATION, file="baskets.py")
+    line = DiskPipeline(tidemark.warehouse, tidemark.context.pipeline("baskets"), "acts", partitions=1)
+    acted = (
+        [("a", "put", "x"), ("a", "put", "y"), ("b", "put", "x"), ("d", "put", "z")],
+        [("a", "take", "x"), ("b", "leave", "x"), ("c", "put", "z")],
+    )
+    older: list[Path] = []
+    for n, acts in enumerate(acted):
+        older = sorted((tidemark.warehouse / "baskets/state").rglob("*.parquet"))
+        at = (START + timedelta(hours=n)).isoformat()
+        line.send([(0, json.dumps({"who": w, "word": v, "item": i, "at": at}).encode(), 0) for w, v, i in acts])
+        line.checkpoint()
+    assert older
+    for file in older:
+        file.write_bytes(b"not Parquet")
+    span = ("state", "diff", "baskets", "baskets", "--from", "1", "--to", "2")
+    rows = tidemark(*span, "--json").ok().json["rows"]
+    assert {r["key"]["who"]: r["change"] for r in rows} == {"a": "upserted", "b": "deleted", "c": "upserted"}

@@ -155,3 +155,11 @@ def _history(flights: Flights) -> list[Any]:
     facts = [[c.name, c.records, c.ranges, c.status, c.savepoints] for c in f.checkpoints()]
     savepoints = [s.to_dict() for s in f.savepoints.list(disposed=True)]
     return [facts, savepoints, [t.to_dict() for t in f.timelines.list()], f.state("aircraft").head()]
+
+
+def test_a_diff_takes_its_detail_of_0_1_with_a_warning(flights: Flights) -> None:
+    pipeline = flights.warehouse["flights"]
+    new = pipeline.diff("aircraft", 1, 3)
+    with pytest.warns(DeprecationWarning, match='detail="upserts"'):
+        old = pipeline.diff("aircraft", 1, 3, detail="keys")
+    assert (new.counts, old.counts) == ({"upserted": 3}, {"changed": 3})
