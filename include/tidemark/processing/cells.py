@@ -1,6 +1,6 @@
 """One field of one key's live state: reading, assigning, expiry, and the changes to write."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -63,6 +63,45 @@ class CellType:
     def refused(self, error: Exception) -> Exception:
         """Returns an error of the codec that names the field."""
         return type_of(error)(f"{self.field.name}: {error}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainField:
+    """A field `state.value` whose values are immutable, stored as they are, and never expire: it needs no cells.
+
+    Attributes:
+        name: the field, and its column.
+        at_name: the column of access times.
+        dump: returns the value that is stored for one that the author assigns; see `Codec`.
+        size: see `Codec`.
+        initial: what a key without a value has.
+    """
+
+    name: str
+    at_name: str
+    dump: Callable[[Any], Any]
+    size: Callable[[Any], int] | None
+    initial: Any
+
+    @classmethod
+    def of(cls, field: StoredField, codec: Codec) -> "PlainField | None":
+        """Returns a field `state.value` as one of plain values; None if it needs cells."""
+        if field.ttl is not None or codec.load is not None or codec.changeable:
+            return None
+        name, at_name = CellType.of(field, codec).names
+        return cls(name=name, at_name=at_name, dump=codec.dump, size=codec.size, initial=initial_of(field))
+
+    def size_of(self, value: Any) -> int:
+        """Returns the approximate bytes of a value."""
+        return 8 if self.size is None or value is None else self.size(value)
+
+    def clear(self, held: dict[str, Any]) -> None:
+        """Clears the value among the columns of a key."""
+        held[self.name], held[self.at_name], held["_has_changed"] = self.initial, None, True
+
+    def refused(self, error: Exception) -> Exception:
+        """Returns an error of `dump` that names the field."""
+        return type_of(error)(f"{self.name}: {error}")
 
 
 class Cell(Protocol):
@@ -192,15 +231,6 @@ class ValueCell:
     def columns(self) -> tuple[Any, ...]:
         """The value and its access time."""
         return (self._plain, self._at)
-
-    def gather(self, columns: list[Any]) -> int | None:
-        """Adds `columns` and returns `size`, None if there is no value: one call, because every key needs it."""
-        columns.append(self._plain)
-        columns.append(self._at)
-        if self._at is None:
-            return None
-        size_of = self._type.codec.size
-        return 8 if size_of is None or self._plain is None else size_of(self._plain)
 
     def entries(self) -> Iterable[Entry]:
         """None."""

@@ -13,12 +13,12 @@ from tidemark.declare.timer_options import HINT, TIMERS
 from tidemark.errors import ProcessFunctionError, StateOverflowError
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.schema.event_windows import from_ms
-from tidemark.model.schema.key_groups import group_of, key_text
+from tidemark.model.schema.key_groups import key_group, key_text
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.processing.cells import Cell
 from tidemark.processing.clock import KeyClock
 from tidemark.processing.emitted_rows import RowEncoder
-from tidemark.processing.live import StateResult, StateType, StoredRow, settle
+from tidemark.processing.live import StateResult, StateType, StoredRow
 from tidemark.processing.live_operator_state import OperatorStateType, TaskState
 from tidemark.processing.process_records import Emitted, FailedRecord, Output, PositionedRecord
 from tidemark.processing.record_shapes import named_records
@@ -76,6 +76,15 @@ def _is_ours(file: str) -> bool:
 
 
 Key = tuple[Any, ...]
+
+
+def _first(records: Iterable[PositionedRecord]) -> tuple[PositionedRecord | None, Iterable[PositionedRecord]]:
+    """Returns the first record, if any, and all of them."""
+    if isinstance(records, list):
+        return (records[0] if records else None), records
+    waiting = iter(records)
+    first = next(waiting, None)
+    return first, (waiting if first is None else chain((first,), waiting))
 
 
 def key_loads(paths: Iterable[str], record: Shape | None) -> tuple[Callable[[Any], Any] | None, ...]:
@@ -160,8 +169,7 @@ class Processing:
                 return
 
     def _once(self, key: Key, stored: Sequence[StoredRow], records: Iterable[PositionedRecord], out: Output) -> None:
-        waiting = iter(records)
-        first = next(waiting, None)
+        first, every = _first(records)
         clock = KeyClock(_NEVER if first is None or self.rules is not None else first.at, first)
         live, cells = self.state.open(stored, clock)
         emitted: list[Emitted] = []
@@ -169,10 +177,10 @@ class Processing:
         try:
             if self.rules is not None:
                 merge = TimerMerge(processing=self, key=key, live=live, clock=clock, emitted=emitted, task=out.task)
-                fired = merge.pass_records(cells[TIMERS], waiting if first is None else chain((first,), waiting))
+                fired = merge.pass_records(cells[TIMERS], every)
             elif first is not None:
-                self._call(key, self.handed(clock, chain((first,), waiting)), live, clock, emitted, out.task)
-            came_to = settle(cells.values())
+                self._call(key, self.handed(clock, every), live, clock, emitted, out.task)
+            came_to = self.state.settle(live, cells)
         except MemoryError:
             raise
         except Exception as error:
@@ -217,9 +225,11 @@ class Processing:
             emitted: the rows are added here.
             numbers: those with which the rows of a timer continue.
         """
+        if found is None:
+            return
         place = None if numbers is None else clock.place
         numbers = numbers or self.encoder.numbers()
-        for item in () if found is None else found:
+        for item in found:
             at = clock.place
             if at is not place:
                 place, numbers = at, self.encoder.numbers()
@@ -246,7 +256,7 @@ class Processing:
         """
         if came_to.is_empty and not was_stored:
             return []
-        group = group_of(self.state.schema, key)
+        group = key_group(key[: self._own_keys], self.state.schema.key_groups)
         kind = "tombstone" if came_to.is_empty else "value"
         rows = [(*key, *((None,) if self._has_maps else ()), *came_to.columns, kind, self.checkpoint, group)]
         for name, entry, plain, at in came_to.entries:
@@ -291,6 +301,10 @@ class Processing:
     @cached_property
     def _limits(self) -> list[tuple[str, int]]:
         return [(f.name, f.limit) for f in self.state.schema.fields if f.process_kind.is_limited]
+
+    @cached_property
+    def _own_keys(self) -> int:
+        return len(self.state.schema.own_keys)
 
     @cached_property
     def _has_maps(self) -> bool:

@@ -1,13 +1,15 @@
 """Converts Arrow columns to Python values and back, a column at a time: calls per record are expensive."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidemark.model.core.types import FieldType
+from tidemark.processing.instances import InstanceMaker
 from tidemark.processing.shapes import Shape
 
 Reader = Callable[[Any], list[Any]]
@@ -59,7 +61,11 @@ def _array(values: Sequence[Any], of: FieldType) -> pa.Array:
 def stored_reader(of: FieldType) -> Reader:
     """Returns a function that reads a column to stored values; structs become dicts."""
     names = [name for name, _ in of.fields]
-    return _reader(of, [stored_reader(inner) for _, inner in of.fields], lambda *v: dict(zip(names, v, strict=True)))
+
+    def made(columns: Iterable[list[Any]]) -> list[Any]:
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    return _reader(of, [stored_reader(inner) for _, inner in of.fields], made)
 
 
 def object_reader(shape: Shape) -> Reader:
@@ -70,26 +76,18 @@ def object_reader(shape: Shape) -> Reader:
         if shape.type.element is not None:
             return _lists(object_reader(shape.inner[0]))
         return _loaded(stored_reader(shape.type), shape.load)
-    return _reader(shape.type, [object_reader(inner) for inner in shape.inner], builder(shape))
+    return _reader(shape.type, [object_reader(inner) for inner in shape.inner], instances(shape))
 
 
-def builder(shape: Shape) -> Callable[..., Any]:
-    """Returns a function that builds an instance of a struct's dataclass from its fields, in order."""
+def instances(shape: Shape) -> Callable[[Iterable[list[Any]]], list[Any]]:
+    """Returns a function that makes instances of a struct's dataclass from columns, one per field in order."""
     cls, names = shape.cls, shape.names
     if hasattr(cls, "__post_init__") or "__slots__" in vars(cls) or any(b is not object for b in cls.__bases__):
-        return lambda *values: cls(**dict(zip(names, values, strict=True)))
-    new = object.__new__
-
-    def built(*values: Any) -> Any:
-        # As the generated __init__ does, which for a frozen class calls object.__setattr__ for each field.
-        made = new(cls)
-        made.__dict__.update(zip(names, values, strict=True))
-        return made
-
-    return built
+        return lambda columns: [cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return InstanceMaker(cls, names).make_all
 
 
-def _reader(of: FieldType, inner: Sequence[Reader], made: Callable[..., Any]) -> Reader:
+def _reader(of: FieldType, inner: Sequence[Reader], made: Callable[[Iterable[list[Any]]], list[Any]]) -> Reader:
     if of.kind == "timestamp":
         return _timestamps
     if of.kind == "struct":
@@ -115,17 +113,23 @@ def _plain(column: Any) -> list[Any]:
 
 
 def _timestamps(column: Any) -> list[Any]:
-    micros = _plain(column.cast(pa.int64()))
-    return [None if n is None else _EPOCH + timedelta(0, 0, n) for n in micros]
+    micros = column.cast(pa.int64())
+    # A list of numpy's has `timedelta`, whose sum with a time with a zone is made without a call in Python.
+    known = micros.fill_null(0) if micros.null_count else micros
+    found: list[Any] = list(map(_EPOCH.__add__, known.to_numpy().view("timedelta64[us]").tolist()))
+    if micros.null_count:
+        for n in np.flatnonzero(micros.is_null()).tolist():
+            found[n] = None
+    return found
 
 
-def _structs(column: Any, inner: Sequence[Reader], made: Callable[..., Any]) -> list[Any]:
-    children = [read(part) for read, part in zip(inner, column.flatten(), strict=True)]
+def _structs(column: Any, inner: Sequence[Reader], made: Callable[[Iterable[list[Any]]], list[Any]]) -> list[Any]:
     if column.null_count == 0:
-        return list(map(made, *children))
-    known = column.is_valid().to_pylist()
-    rows = zip(*children, strict=True)
-    return [made(*row) if valid else None for valid, row in zip(known, rows, strict=True)]
+        return made([read(part) for read, part in zip(inner, column.flatten(), strict=True)])
+    known = column.is_valid()
+    valid = column.filter(known)
+    rows = iter(made([read(part) for read, part in zip(inner, valid.flatten(), strict=True)]))
+    return [next(rows) if is_valid else None for is_valid in known.to_pylist()]
 
 
 def _lists(read: Reader) -> Reader:

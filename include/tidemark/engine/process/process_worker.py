@@ -5,11 +5,13 @@ Each batch of the stream holds rows ordered by key; for each key its stored rows
 (`RUN EMITTED LETTER FAILED LISTS FIRED`), distinguished by `_tag`, and one more for each output after the first.
 """
 
+import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -36,10 +38,17 @@ RUN, EMITTED, LETTER, FAILED, LISTS, FIRED = 0, 1, 2, 3, 4, 5
 OTHERS = 6
 """Tag of the rows of the second output; those of further ones follow."""
 _OUTPUT, _ITEM = attrgetter("output"), itemgetter(2)
-KeyRows = tuple[Any, list[Any], Iterable[PositionedRecord]]
+_KEY, _RECORDS = itemgetter(0), itemgetter(1)
+_OfBatch = Callable[[Mapping[str, Any]], Iterable[Any]]
+"""Reads something for each row of a batch, from its columns by name."""
+KeyRows = tuple[Any, Sequence[Any], Iterable[PositionedRecord]]
 """A key, its stored rows and its records."""
 GROUP = "_group"
 """The column with the key group of a record."""
+_NEW_OBJECTS = 100_000
+"""New objects after which Python looks for cyclic garbage among them; its default is 700."""
+_AT_ONCE = 1_000
+"""Records that are made of columns at once: so many are still in a processor's cache when the function gets them."""
 FLUSH = 10_000
 """Number of rows of one kind that are sent back in one batch."""
 _TEXT = FieldType("str", nullable=True)
@@ -102,7 +111,26 @@ def work_through(blob: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         batches: keys `_k0`, `_k1`, ..., `_tag`, topic, partition, offset, `_path`, `event_time`, `_at`, record, stored;
             without `_tag` and stored if a reader looks these up, and with `GROUP` if it does so in parts.
     """
-    work: Work = cloudpickle.loads(blob)
+    with seldom_collected():
+        yield from _work_through(cloudpickle.loads(blob), batches)
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Has Python look for cyclic garbage only after many new objects.
+
+    A worker holds hundreds of thousands of records and stored rows, which are not cyclic. By default Python looks
+    through all of them again and again: that takes a third of a task.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _work_through(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     task = _task()
     lists = work.processing.lists
     sent, out = (
@@ -162,12 +190,27 @@ def _looked_up(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRow
 
     It does so for one part of its key groups after the other. Without records, the stream has only the task's number.
     """
+    keys_of, records_of = _key_reader(work), _record_reader(work)
     for within, held in _by_part(work, batches):
         stored = _find_stored(work, within, held)
-        for key, group in groupby(_rows(work, iter(held)), key=itemgetter(0)):
-            yield key, stored.pop(key, []), map(_ITEM, group)
+        runs = (run for batch in held for run in _runs(batch, keys_of, records_of))
+        # A key may have several runs, the records of which are made when the function takes them.
+        for key, found in groupby(runs, key=_KEY):
+            yield key, stored.pop(key, ()), chain.from_iterable(map(_RECORDS, found))
         for key, rows in stored.items():
             yield key, rows, ()
+
+
+def _runs(batch: pa.RecordBatch, keys_of: _OfBatch, records_of: _OfBatch) -> Iterator[tuple[Any, list[Any]]]:
+    """Yields keys of a batch with records, in order; a key may follow itself."""
+    for first in range(0, len(batch), _AT_ONCE):
+        part = batch.slice(first, _AT_ONCE)
+        columns = dict(zip(part.schema.names, part.columns, strict=True))
+        records, start = list(records_of(columns)), 0
+        for key, group in groupby(keys_of(columns)):
+            end = start + len(list(group))
+            yield key, records[start:end]
+            start = end
 
 
 def _by_part(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[KeyGroupRange, list[pa.RecordBatch]]]:
@@ -199,7 +242,7 @@ def _by_part(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Ke
         held = []
 
 
-def _find_stored(work: Work, within: KeyGroupRange, held: Sequence[pa.RecordBatch]) -> dict[tuple[Any, ...], list[Any]]:
+def _find_stored(work: Work, within: KeyGroupRange, held: Sequence[pa.RecordBatch]) -> dict[Any, Any]:
     schema, reader = work.schema, work.reader
     assert reader is not None  # noqa: S101  (for the type checker: the caller has looked)
     keys = pa.schema([(k.name, arrow_type(k.type)) for k in schema.keys])
@@ -211,13 +254,23 @@ def _find_stored(work: Work, within: KeyGroupRange, held: Sequence[pa.RecordBatc
         if not within.first <= group_of(schema, first) <= within.last:
             raise RuntimeError(f"{schema.uid}: key {first} is in a part that has only key groups {within}")
     rows = reader(within, pa.concat_tables(wanted) if wanted else keys.empty_table())
-    of, key_columns = stored_type(schema), [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
-    columns = [rows[name].combine_chunks() for name, _ in of.fields]
-    values = stored_reader(of)(pa.StructArray.from_arrays(columns, names=[name for name, _ in of.fields]))
-    found: dict[tuple[Any, ...], list[Any]] = {}
-    for key, value in zip(zip(*key_columns, strict=True), values, strict=True):
-        found.setdefault(key, []).append(value)
-    return found
+    key_columns = [stored_reader(k.type)(rows[k.name].combine_chunks()) for k in schema.keys]
+    found = zip(*key_columns, strict=True)
+    if schema.maps:
+        by_key: dict[tuple[Any, ...], list[Any]] = {}
+        for key, value in zip(found, _stored_values(work, rows), strict=True):
+            by_key.setdefault(key, []).append(value)
+        return by_key
+    return dict(zip(found, zip(_stored_values(work, rows), strict=True), strict=True))
+
+
+def _stored_values(work: Work, rows: pa.Table) -> Iterable[Any]:
+    """Returns the stored rows without keys, as `StateType.open` takes them."""
+    of, state = stored_type(work.schema), work.processing.state
+    columns = {name: rows[name].combine_chunks() for name, _ in of.fields}
+    if not state.has_cells and not any(columns[at].null_count for at in state.plain_columns[1::2]):
+        return zip(*(stored_reader(inner)(columns[name]) for name, inner in of.fields), strict=True)
+    return stored_reader(of)(pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
 
 
 def _split(group: Iterator[tuple[Any, int, Any]]) -> tuple[list[Any], Iterable[PositionedRecord]]:
@@ -242,23 +295,28 @@ def positioned(columns: Mapping[str, Any], read_record: Callable[[Any], list[Any
     return map(placed, zip(text(columns["topic"]), partition, offset, paths, times, at, records, strict=True))
 
 
-def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, Any]]:
+def _key_reader(work: Work) -> _OfBatch:
     keys = [stored_reader(k.type) for k in work.schema.keys]
-    read_record, read_stored = object_reader(work.record), stored_reader(stored_type(work.schema))
+    return lambda columns: zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True)
+
+
+def _record_reader(work: Work) -> _OfBatch:
+    read_record = object_reader(work.record)
+    return lambda columns: positioned(columns, read_record)
+
+
+def _rows(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, int, Any]]:
+    keys_of, records_of, read_stored = _key_reader(work), _record_reader(work), stored_reader(stored_type(work.schema))
     number = stored_reader(_NUMBER)
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        key = list(zip(*(read(columns[f"_k{n}"]) for n, read in enumerate(keys)), strict=True))
-        if "stored" not in columns:
-            yield from zip(key, repeat(RECORD), positioned(columns, read_record))
-            continue
         is_record = pc.equal(columns["_tag"], RECORD)
         mine = {name: column.filter(is_record) for name, column in columns.items() if name not in ("_tag", "stored")}
-        records = positioned(mine, read_record)
+        records = iter(records_of(mine))
         tags = number(columns["_tag"].cast(pa.int64()))
         stored = iter(read_stored(columns["stored"].filter(pc.invert(is_record))))
         items = (next(records) if tag == RECORD else next(stored) for tag in tags)
-        yield from zip(key, tags, items, strict=True)
+        yield from zip(keys_of(columns), tags, items, strict=True)
 
 
 class ResultBatches:
