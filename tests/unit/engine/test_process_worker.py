@@ -238,10 +238,12 @@ def expected_rows(sales: list[tuple[str, int, bool]], stored: dict[str, Any]) ->
     ),
     size=st.integers(1, 7),
     at_once=st.integers(1, 7),
+    is_first=st.booleans(),
 )
 def test_keys_get_their_stored_rows_however_their_records_are_cut(
-    sales: list[tuple[str, int, bool]], stored: dict[str, Any], size: int, at_once: int
+    sales: list[tuple[str, int, bool]], stored: dict[str, Any], size: int, at_once: int, is_first: bool
 ) -> None:
+    stored = {} if is_first else stored
     sales, schema = sorted(sales, key=lambda sale: sale[0]), SALES.schemas()["sold"]
     rows = [
         {"shop": k, "sales": s, "sales__at": 1, "cents": c, "cents__at": 1, "last": last, "last__at": last and 1}
@@ -249,7 +251,8 @@ def test_keys_get_their_stored_rows_however_their_records_are_cut(
     ]
     table = pa.Table.from_pylist(rows, arrow_schema(run_columns(schema)))
     processing = Processing.of(SHOPS, schema, 2, record=record_shape(Sale))
-    work = Work(processing=processing, record=record_shape(Sale), reader=lambda within, keys: table)
+    reader: Any = None if is_first else lambda within, keys: table
+    work = Work(processing=processing, record=record_shape(Sale), reader=reader)
     batches = [sales_batch(sales[n : n + size], n) for n in range(0, len(sales), size)]
     before = gc.get_threshold()
     with pytest.MonkeyPatch.context() as patch:

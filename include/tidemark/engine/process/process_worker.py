@@ -180,8 +180,16 @@ def rebuild_error(why: str) -> TidemarkError:
 
 
 def _by_key(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
-    """Yields the keys of a stream that has their stored rows, each before its records."""
-    for key, group in groupby(_rows(work, batches), key=itemgetter(0)):
+    """Yields the keys of a stream with their stored rows, each before its records, or of one that has only records."""
+    first = next(batches, None)
+    if first is None:
+        return
+    every = chain((first,), batches)
+    if "stored" not in first.schema.names:
+        for key, records in _with_records(work, every):
+            yield key, (), records
+        return
+    for key, group in groupby(_rows(work, every), key=_KEY):
         yield key, *_split(group)
 
 
@@ -190,15 +198,23 @@ def _looked_up(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[KeyRow
 
     It does so for one part of its key groups after the other. Without records, the stream has only the task's number.
     """
-    keys_of, records_of = _key_reader(work), _record_reader(work)
     for within, held in _by_part(work, batches):
         stored = _find_stored(work, within, held)
-        runs = (run for batch in held for run in _runs(batch, keys_of, records_of))
-        # A key may have several runs, the records of which are made when the function takes them.
-        for key, found in groupby(runs, key=_KEY):
-            yield key, stored.pop(key, ()), chain.from_iterable(map(_RECORDS, found))
+        for key, records in _with_records(work, held):
+            yield key, stored.pop(key, ()), records
         for key, rows in stored.items():
             yield key, rows, ()
+
+
+def _with_records(
+    work: Work, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[tuple[Any, ...], Iterable[PositionedRecord]]]:
+    """Yields each key with its records."""
+    keys_of, records_of = _key_reader(work), _record_reader(work)
+    runs = (run for batch in batches for run in _runs(batch, keys_of, records_of))
+    # A key may have several runs, the records of which are made when the function takes them.
+    for key, found in groupby(runs, key=_KEY):
+        yield key, chain.from_iterable(map(_RECORDS, found))
 
 
 def _runs(batch: pa.RecordBatch, keys_of: _OfBatch, records_of: _OfBatch) -> Iterator[tuple[Any, list[Any]]]:
