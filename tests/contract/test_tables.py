@@ -5,11 +5,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from tests.support.s3 import MINIO, MOTO, SLOW_STORES, Bucket
-from tests.support.s3_proxy import Fault, Times
+from tests.support.s3_proxy import Fault, S3Request, Times
 from tests.support.tables_drivers import (
     COLUMNS,
     TABLE,
@@ -22,7 +24,9 @@ from tests.support.tables_drivers import (
 )
 from tidemark.errors import ConflictError, FencedError, StoreError
 from tidemark.model.checkpoint.commits import CommitRequest
+from tidemark.storage.local_store import stage_folder
 from tidemark.storage.s3_folder import S3Folder
+from tidemark.tables import bucket_log, delta_tables
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
 
@@ -317,10 +321,107 @@ def test_every_twentieth_commit_has_a_log_checkpoint(in_bucket: BucketTablesDriv
 
 @pytest.mark.slow
 def test_a_later_commit_of_another_process_is_seen_before_the_next_one_is_tried(in_bucket: BucketTablesDriver) -> None:
+    """The fence is checked again behind it: the first answer may be older than the later commit (adr/0071)."""
     first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
     second = in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), Fence())
     in_bucket.foreign_addition(70)
     once = Fence()
     third = in_bucket.tables.commit(request(in_bucket.write(3, 1), 3, second.segment), once)
-    assert (once.calls, third.commit.version) == (1, second.commit.version + 2)
+    assert (once.calls, third.commit.version) == (2, second.commit.version + 2)
     assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.1", "3.1"]
+
+
+def _zombie_that_remembers(driver: BucketTablesDriver, monkeypatch: pytest.MonkeyPatch) -> tuple[Fence, CommitRequest]:
+    """An attempt whose process knows the newest version, and its fence.
+
+    The fence passes, and only then a later attempt revokes this one and commits, before the process has proved that the
+    version which it knows is the newest one.
+    """
+    first = driver.tables.commit(request(driver.write(1, 1), 1), Fence())
+    second = driver.tables.commit(request(driver.write(2, 1), 2, first.segment), Fence())
+    later = DeltaTables(warehouse=driver.folder, clock=ManualClock())  # the process of the later attempt
+    of_later = request(driver.write(3, 2), 3, second.segment, write_id="successor")
+    passed, really = Event(), bucket_log.is_newest
+
+    def is_newest(*about: Any) -> bool:
+        assert passed.wait(60)
+        return really(*about)
+
+    def between(call: int) -> None:
+        if call > 1:
+            raise FencedError("revoked", next="nothing.")
+        later.commit(of_later, Fence())
+        passed.set()
+
+    monkeypatch.setattr(delta_tables, "is_newest", is_newest)
+    return Fence(between), request(driver.write(3, 1), 3, second.segment, write_id="zombie")
+
+
+@pytest.mark.slow
+def test_an_attempt_that_is_revoked_behind_its_look_commits_nothing(
+    in_bucket: BucketTablesDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence, zombie = _zombie_that_remembers(in_bucket, monkeypatch)
+    with pytest.raises(FencedError):
+        in_bucket.tables.commit(zombie, fence)
+    assert sorted(path.partition("/")[0] for path in in_bucket.live()) == ["1.1", "2.1", "3.2"]
+
+
+@pytest.mark.slow
+def test_it_would_commit_if_the_fence_were_not_checked_behind_a_later_version(
+    in_bucket: BucketTablesDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug of that order: the answer from before the later version is taken for one from behind it."""
+    fence, zombie = _zombie_that_remembers(in_bucket, monkeypatch)
+    monkeypatch.setattr(DeltaTables, "_checked", lambda self, request, before, fence: self._planned(request, before))
+    in_bucket.tables.commit(zombie, fence)
+    assert "3.2" not in {path.partition("/")[0] for path in in_bucket.live()}, "the later attempt's run is gone"
+
+
+@pytest.mark.slow
+def test_a_revoked_attempt_that_knows_the_newest_version_stops_although_nothing_was_committed(
+    in_bucket: BucketTablesDriver,
+) -> None:
+    first = in_bucket.tables.commit(request(in_bucket.write(1, 1), 1), Fence())
+    second = in_bucket.tables.commit(request(in_bucket.write(2, 1), 2, first.segment), Fence())
+
+    def revoked(call: int) -> None:
+        raise FencedError("revoked", next="nothing.")
+
+    with pytest.raises(FencedError):
+        in_bucket.tables.commit(request(in_bucket.write(3, 1), 3, second.segment), Fence(revoked))
+    assert len(in_bucket.logs()) == 2
+
+
+@pytest.mark.slow
+def test_a_file_that_was_sent_is_not_read_again_unless_the_store_does_not_confirm_its_bytes(
+    in_bucket: BucketTablesDriver, tmp_path: Path
+) -> None:
+    """The hash in the commit is that of the bytes in the store in each case."""
+    proxy, sent = in_bucket.bucket.server.proxy, b"rows" * 1000
+    expected = hashlib.sha256(sent).hexdigest()
+    (tmp_path / "part").write_bytes(sent)
+    for name, is_confirmed in (("plain", True), ("encrypted", False)):
+        proxy.requests.clear()
+        proxy.etag = None if is_confirmed else '"of a ciphertext"'
+        assert in_bucket.folder.send_compared(f"{TABLE}/{name}", tmp_path / "part")
+        methods = [method for method, _ in proxy.requests]
+        assert methods == (["PUT"] if is_confirmed else ["PUT", "GET"])
+        assert in_bucket.folder.hash_as_sent(f"{TABLE}/{name}") == expected
+        assert len(proxy.requests) == len(methods)
+        assert in_bucket.folder.hash_as_sent(f"{TABLE}/{name}") == expected, "from the store the second time"
+    proxy.reset()
+
+
+@pytest.mark.slow
+def test_a_file_that_arrives_altered_is_refused(in_bucket: BucketTablesDriver, tmp_path: Path) -> None:
+    def alters(request: S3Request) -> None:
+        if request.method == "PUT":
+            request.body = request.body.replace(b"rows", b"ROWS", 1)
+
+    (tmp_path / "part").write_bytes(b"rows" * 1000)
+    in_bucket.bucket.server.proxy.rule = alters
+    with pytest.raises(StoreError, match="different bytes"), stage_folder(in_bucket.folder, f"{TABLE}/9.1") as staged:
+        staged.mkdir()
+        (staged / "part").write_bytes(b"rows" * 1000)
+    in_bucket.bucket.server.proxy.reset()

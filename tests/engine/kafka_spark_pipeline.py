@@ -30,7 +30,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.state.compaction import LevelPolicy
-from tidemark.ports import PutOutcome
+from tidemark.ports import PutOutcome, StartedCheck
 from tidemark.readers.state_reader import read_state
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
@@ -52,6 +52,15 @@ class OpenAttempt:
     def check(self) -> None:
         if self.revoked:
             raise FencedError("revoked", next="nothing.")
+
+    def start_check(self) -> StartedCheck:
+        return self
+
+    def is_answered(self) -> bool:
+        return True
+
+    def settle(self) -> None:
+        self.check()
 
     def seal(self, sealed: Sealed) -> None:
         self.check()

@@ -197,7 +197,7 @@ class Races:
         self.ended: list[str] = []
         self.disposed: set[str] = set()
         self.retained, self.held = copied(prepared(seed % PREPARED, self.takes_the_whole and seed % 2 == 1))
-        self.retained.reads_ahead = seed % 4 >= 2
+        self.retained.reads_ahead, self.retained.answers_late = seed % 4 >= 2, seed % 8 >= 6
         retained, pause = self.retained, self._pause
         assert isinstance(retained.tables, SlowTables)
         retained.store.pause, retained.tables.pause, retained.store.erases = pause, pause, self.erases

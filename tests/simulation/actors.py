@@ -74,7 +74,8 @@ def _runner(world: SimulatedCluster) -> Callable[[], object]:
 
     def act() -> None:
         loop = CheckpointLoop(coordinator=world.coordinator, pipeline=pipeline, execute=world.execute)
-        done = loop.make_checkpoints(request) if run else loop.run_once(request)
+        seen = loop.coordinator.head() if world.reads_ahead else None  # as a command reads it, before it takes a lock
+        done = loop.make_checkpoints(request, seen=seen) if run else loop.run_once(request, seen)
         world.told += [c.plan.slot for c in done.checkpoints]
 
     return act

@@ -24,7 +24,7 @@ from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import CompactionRecord, JobRecord
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.ports import CheckpointStore, PlanRequest, PutOutcome, StepListener
-from tidemark.storage.read_ahead import ReadAheadStore
+from tidemark.storage.read_ahead import AT_NEED, AT_START, ReadAheadStore
 from tidemark.testing.twin.entries import state_rows
 from tidemark.testing.twin.memory import ManualClock, MemoryCompute, MemoryLog, MemoryStore, MemoryTables, SequentialIds
 from tidemark.testing.twin.merge import compact_rows
@@ -78,13 +78,17 @@ class MemoryPipeline:
     ids: Callable[[], str] = field(default_factory=SequentialIds)
     reads_ahead: bool = False
     """Whether each coordinator reads ahead, as over a bucket."""
+    heads: dict[str, int] = field(default_factory=dict)
+    """What processes remember of heads, if they read ahead."""
+    answers_late: bool = False
+    """Whether reads that nothing waits for are answered when they are needed, and not when they are started."""
     name = "PIPELINE"
 
     @property
     def coordinator(self) -> CheckpointCoordinator:
         """A new coordinator over these parts, as every process has one."""
         return CheckpointCoordinator(
-            store=ReadAheadStore(self.store, at_once=1) if self.reads_ahead else self.store,
+            store=self._far_store() if self.reads_ahead else self.store,
             log=self.log,
             clock=self.clock,
             write_ids=self.ids,
@@ -92,6 +96,9 @@ class MemoryPipeline:
             find_letters=self.tables.find_letters,
             name=self.name,
         )
+
+    def _far_store(self) -> ReadAheadStore:
+        return ReadAheadStore(self.store, at_once=AT_NEED if self.answers_late else AT_START, heads=self.heads)
 
     @property
     def savepoints(self) -> Savepoints:

@@ -114,6 +114,7 @@ class S3Proxy:
     Attributes:
         code: S3 code of the errors that the proxy returns; None = the code of their status.
         hidden: pattern of keys that listings omit.
+        etag: ETag of all replies; None = the store's.
         pace: bytes per second of reply bodies; None = no limit.
         requests: method and path of all requests, in order of arrival.
     """
@@ -123,6 +124,7 @@ class S3Proxy:
         self.code: str | None = None
         self.hidden: re.Pattern[str] | None = None
         self.pace: int | None = None
+        self.etag: str | None = None
         self.requests: list[tuple[str, str]] = []
         self._target, self._keys = (host, port), keys
         self._conditional: AbstractContextManager[object] = nullcontext() if is_atomic else threading.Lock()
@@ -136,7 +138,7 @@ class S3Proxy:
 
     def reset(self) -> None:
         """Removes the rule and all other settings, and forgets the requests."""
-        self.rule, self.code, self.hidden, self.pace = _as_it_should_be, None, None, None
+        self.rule, self.code, self.hidden, self.pace, self.etag = _as_it_should_be, None, None, None, None
         self.requests.clear()
 
     def __enter__(self) -> "S3Proxy":
@@ -195,6 +197,7 @@ class S3Proxy:
                     return
                 self.send_response_only(status)
                 for name, value in fields.items():
+                    value = proxy.etag if proxy.etag is not None and name.lower() == "etag" else value
                     if name.lower() not in _HOP_BY_HOP | {"content-length"}:
                         self.send_header(name, value)
                 length = fields.get("Content-Length", "0") if self.command == "HEAD" else str(len(answer))

@@ -152,7 +152,7 @@ class SimulatedCluster(MemoryPipeline):
         self.clock = ManualClock(START_MS)
         self.ids = SequentialIds()
         self.store = SimulatedStore(self)
-        self.reads_ahead = seed % 2 == 1
+        self.reads_ahead, self.answers_late, self.heads = seed % 2 == 1, seed % 4 == 3, {}
         self.tables = SimulatedTables(self)
         self.owners: list[tuple[int, int]] = []
         self.complaints: list[str] = []

@@ -140,7 +140,8 @@ def make_checkpoints(
     pipeline = context.pipeline(name)
     context.warehouse.refuse_unconditional()
     loop = make_loop(context, pipeline, both_listeners(listener, context.listener), timeline=timeline)
-    live = loop.coordinator.timelines.live()
+    seen = loop.coordinator.head()
+    live = seen.timeline
     is_fork = timeline not in (None, live)
 
     def ends_run(made: Checkpoint) -> bool:
@@ -148,7 +149,7 @@ def make_checkpoints(
         return is_last is not None and is_last(made)
 
     with context.lock(name, timeline or live, pipeline.checkpoint_timeout):
-        done = loop.make_checkpoints(request, ends_run)
+        done = loop.make_checkpoints(request, ends_run, None if is_fork else seen)
     if isinstance(done.state, Completed):
         return Made(checkpoint=done.state.checkpoint)
     if not is_fork and not done.checkpoints:
@@ -177,8 +178,9 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
     pipeline = context.pipeline(name)
     loop = make_loop(context, pipeline, on_completed=lambda made: observability.announce(context, made))
     context.warehouse.refuse_unconditional()
-    with context.lock(name, loop.coordinator.timelines.live(), pipeline.checkpoint_timeout):
-        done = loop.plan(request)
+    seen = loop.coordinator.head()
+    with context.lock(name, seen.timeline, pipeline.checkpoint_timeout):
+        done = loop.plan(request, seen)
     published, found = tuple(made.id for made in done.checkpoints), done.state
     if isinstance(found, OpenPlan):
         report_left_behind(found.plan)

@@ -15,7 +15,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.schema.operator_schema import with_state
 from tidemark.operations import reads
-from tidemark.ports import Attempt, StepListener
+from tidemark.ports import Attempt, StartedCheck, StepListener
 
 if TYPE_CHECKING:
     from tidemark.readers.state_hash import StateHash
@@ -68,6 +68,17 @@ class Rehearsal:
 
     def check(self) -> None:
         """Never raises."""
+
+    def start_check(self) -> StartedCheck:
+        """Returns a check that is answered, see `settle`."""
+        return self
+
+    def is_answered(self) -> bool:
+        """Always, because nothing is read."""
+        return True
+
+    def settle(self) -> None:
+        """Never raises: no process revokes a replay."""
 
     def seal(self, sealed: Sealed) -> None:
         """Does nothing: no result is published."""

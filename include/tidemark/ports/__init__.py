@@ -451,8 +451,29 @@ class Fence(Protocol):
         """
 
 
+class StartedCheck(Protocol):
+    """A check of a fence that is under way."""
+
+    def is_answered(self) -> bool:
+        """Whether `settle` returns or raises without waiting."""
+
+    def settle(self) -> None:
+        """Waits for the answer.
+
+        Raises:
+            FencedError: the attempt was revoked when the outcome key was read.
+        """
+
+
 class Attempt(Fence, Protocol):
     """One try of a plan, owned by this process."""
+
+    def start_check(self) -> StartedCheck:
+        """Starts to read the attempt's outcome key; the caller works meanwhile. A store that is near is read at once.
+
+        Raises:
+            FencedError, StoreError: as `check`, if the store is near.
+        """
 
     @property
     def plan(self) -> CheckpointPlan:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Cache(Protocol):
@@ -32,13 +34,40 @@ class StampedStore(Protocol):
         """
 
 
+class Reading(Protocol[T_co]):
+    """A read that is under way."""
+
+    def done(self) -> bool:
+        """Whether it is answered."""
+
+    def result(self) -> T_co:
+        """Waits for the answer and returns it, or raises the error of the read."""
+
+
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """A `CheckpointStore` for which a round trip is long, so that it reads several objects at the same time."""
+    """A `CheckpointStore` for which a round trip is long, so that it reads several objects at the same time.
 
-    def ahead(self, keys: Collection[str], folders: Collection[str] = ()) -> AbstractContextManager[Callable[[], None]]:
+    Attributes:
+        heads: per timeline, the highest slot that this process has seen taken: what is worth reading with a listing.
+    """
+
+    heads: dict[str, int]
+
+    def ahead(
+        self, keys: Collection[str], folders: Collection[str] = (), *, over_puts: int = 0
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Reads keys and listings now, in any order; reads of them in the block are answered from that.
 
         It ends with the block, with the next put of this store, before that is sent, or when the block calls the
         function that it gets. A read that fails here is made again when it is needed.
+
+        Args:
+            keys: the keys.
+            folders: the listings.
+            over_puts: the block's first puts that do not end it. If there are any, nothing waits for the reads before
+                their answers are needed, so that they are under way with those puts: in any order with them.
         """
+
+    def start(self, key: str) -> Reading[bytes | None]:
+        """Starts a fresh read of a key, whatever was read ahead; the caller works while it is under way."""

@@ -77,6 +77,15 @@ class BucketPath:
         """
         return self._require(self.folder.hash_of(self.path))
 
+    def sha256_as_sent(self) -> str:
+        """Like `sha256`, from memory if this process has just sent the object; see `S3Folder.hash_as_sent`.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+            StoreError: it could not be read.
+        """
+        return self._require(self.folder.hash_as_sent(self.path))
+
     @property
     def storage_options(self) -> dict[str, str]:
         """Returns the storage options of deltalake.

@@ -120,7 +120,9 @@ def to_metadata(table: WarehousePath, paths: Iterable[str]) -> dict[str, str]:
     Raises:
         OSError, StoreError: one cannot be read.
     """
-    return {KEY: json.dumps({path: hash_of(table / path) for path in paths}, sort_keys=True)}
+    files = {path: table / path for path in paths}
+    made = {path: f.sha256_as_sent() if isinstance(f, BucketPath) else hash_of(f) for path, f in files.items()}
+    return {KEY: json.dumps(made, sort_keys=True)}
 
 
 def from_commit(raw: bytes) -> Mapping[str, str]:
@@ -160,8 +162,7 @@ def stage_folder(warehouse: Root, folder: str) -> Iterator[Path]:
 
 
 def _send(warehouse: "S3Folder", path: str, file: Path) -> None:
-    warehouse.send(path, file)
-    if warehouse.hash_of(path) != hash_of(file):
+    if not warehouse.send_compared(path, file):
         raise StoreError(
             f"{warehouse.at(path)}: the store returns different bytes than were sent",
             safe="no record names the uploaded file.",

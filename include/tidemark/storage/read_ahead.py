@@ -2,20 +2,26 @@
 
 A caller that knows which keys and folders it will read says so with `ahead`. They are read at once, and its later
 reads in the block are answered from that. What this process writes ends it: a read is never answered from before this
-process's own last put, so the order of a write and the reads behind it stays as the code has it (adr/0068).
+process's own last put, so the order of a write and the reads behind it stays as the code has it (adr/0068). A block may
+except its first puts from that (adr/0071): their order with the reads is open then, and the block's author has to show
+that each order is right.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.errors import StoreError
 from tidemark.ports import CheckpointStore, PutOutcome
-from tidemark.ports.caching import StampedStore
+from tidemark.ports.caching import Reading, StampedStore
+
+T = TypeVar("T")
 
 _AT_ONCE = 8
+AT_START, AT_NEED = 1, 0
+"""Values of `at_once` for schedules of one thread: reads are made as early, or as late, as a block allows."""
 
 
 @dataclass
@@ -24,7 +30,9 @@ class ReadAheadStore:
 
     Attributes:
         store: the store itself, which may be read from several threads.
-        at_once: reads at a time; with 1 they are made in this thread, in the given order.
+        at_once: reads at a time; with `AT_START` they are made in this thread, in the given order; with `AT_NEED` also,
+            but those that nothing waits for are made when their answer is needed.
+        heads: see `ports.caching.ReadsAhead`; the stores of a process share them.
 
     Example:
         >>> from tidemark.testing.twin.memory import MemoryStore
@@ -40,64 +48,122 @@ class ReadAheadStore:
 
     store: CheckpointStore
     at_once: int = _AT_ONCE
-    _bodies: dict[str, bytes | None] = field(default_factory=dict, init=False)
-    _listed: dict[str, Sequence[str]] = field(default_factory=dict, init=False)
+    heads: dict[str, int] = field(default_factory=dict)
+    _bodies: dict[str, Reading[bytes | None]] = field(default_factory=dict, init=False)
+    _listed: dict[str, Reading[Sequence[str]]] = field(default_factory=dict, init=False)
     _puts: int = field(default=0, init=False)
+    _excepted: int = field(default=0, init=False)
+    _of_block: Sequence[Reading[Any]] = field(default=(), init=False)
+    """The reads of the innermost block, which outlive the puts that it excepts; those of blocks around it do not."""
 
     def put_if_absent(self, key: str, body: bytes) -> PutOutcome:
-        """See `ports.CheckpointStore`. What follows is read again."""
+        """See `ports.CheckpointStore`. What follows is read again, unless the block excepts this put."""
         self._puts += 1
-        self._forget()
+        if self._excepted:
+            self._excepted -= 1
+            self._bodies = {name: found for name, found in self._bodies.items() if found in self._of_block}
+            self._listed = {name: found for name, found in self._listed.items() if found in self._of_block}
+        else:
+            self._forget()
         return self.store.put_if_absent(key, body)
 
     def get(self, key: str) -> bytes | None:
         """See `ports.CheckpointStore`; as of the beginning of the block that named the key, if any did."""
-        return self._bodies[key] if key in self._bodies else self.store.get(key)
+        return _answer(self._bodies, key, self.store.get)
 
     def list(self, prefix: str) -> Sequence[str]:
         """See `ports.CheckpointStore`; as of the beginning of the block that named the folder, if any did."""
-        return self._listed[prefix] if prefix in self._listed else self.store.list(prefix)
+        return _answer(self._listed, prefix, self.store.list)
 
     def stamps(self, prefix: str) -> Mapping[str, str]:
         """See `ports.caching.StampedStore`."""
         assert isinstance(self.store, StampedStore)  # noqa: S101  (for the type checker: retention uses no other)
         return self.store.stamps(prefix)
 
+    def start(self, key: str) -> Reading[bytes | None]:
+        """See `ports.caching.ReadsAhead`."""
+        (reading,) = self._started([(self.store.get, key)])
+        return reading
+
     @contextmanager
-    def ahead(self, keys: Collection[str], folders: Collection[str] = ()) -> Iterator[Callable[[], None]]:
+    def ahead(
+        self, keys: Collection[str], folders: Collection[str] = (), *, over_puts: int = 0
+    ) -> Iterator[Callable[[], None]]:
         """See `ports.caching.ReadsAhead`."""
         # All are read, even those that a block around this one has read: older answers must not count here.
-        reads = [(self.store.list, folder) for folder in dict.fromkeys(folders)]
-        bodies = [(self.store.get, key) for key in dict.fromkeys(keys)]
-        puts = self._puts
-        found = _read_all([*reads, *bodies], self.at_once)
+        names, listed = list(dict.fromkeys(keys)), list(dict.fromkeys(folders))
+        puts, self._excepted = self._puts, over_puts
+        found = self._started([*((self.store.list, name) for name in listed), *((self.store.get, n) for n in names)])
+        self._of_block = found
+        if not over_puts:
+            for reading in found:
+                _wait(reading)
         if puts == self._puts:  # or a second thread, which should not be there, has put something meanwhile
-            self._listed |= {name: listed[0] for (_, name), listed in zip(reads, found, strict=False) if listed}
-            self._bodies |= {name: body[0] for (_, name), body in zip(bodies, found[len(reads) :], strict=True) if body}
+            self._listed |= dict(zip(listed, found, strict=False))
+            self._bodies |= dict(zip(names, found[len(listed) :], strict=True))
         try:
             yield self._forget
         finally:
-            for _, name in reads:
+            self._excepted, self._of_block = 0, ()
+            for name in listed:
                 self._listed.pop(name, None)
-            for _, name in bodies:
+            for name in names:
                 self._bodies.pop(name, None)
 
+    def _started(self, reads: Sequence[tuple[Callable[[str], Any], str]]) -> Sequence[Reading[Any]]:
+        """Starts reads, as many at a time as the store may make."""
+        if self.at_once in (AT_START, AT_NEED):
+            found = [_OwnRead(*read) for read in reads]
+            for reading in found if self.at_once == AT_START else ():
+                _wait(reading)
+            return found
+        if not reads:
+            return ()
+        pool = ThreadPoolExecutor(min(self.at_once, len(reads)))
+        try:
+            return [pool.submit(read, name) for read, name in reads]
+        finally:
+            pool.shutdown(wait=False)
+
     def _forget(self) -> None:
+        self._excepted = 0
         self._bodies.clear()
         self._listed.clear()
 
 
-def _try(read: Callable[[str], Any], name: str) -> tuple[Any] | None:
-    """Reads one thing; what fails is left to the reader, who gets the error where it belongs."""
+@dataclass(eq=False)
+class _OwnRead:
+    """A read that this thread makes when its answer is needed first."""
+
+    read: Callable[[str], Any]
+    name: str
+    _made: Future[Any] = field(default_factory=Future)
+
+    def done(self) -> bool:
+        return self._made.done()
+
+    def result(self) -> Any:  # noqa: ANN401
+        if not self._made.done():
+            try:
+                self._made.set_result(self.read(self.name))
+            except StoreError as error:
+                self._made.set_exception(error)
+        return self._made.result()
+
+
+def _answer(known: Mapping[str, Reading[T]], name: str, read: Callable[[str], T]) -> T:
+    """Returns what was read ahead; what failed is read again, for the reader, who gets the error where it belongs."""
+    if name not in known:
+        return read(name)
     try:
-        return (read(name),)
+        return known[name].result()
     except StoreError:
-        return None
+        return read(name)
 
 
-def _read_all(reads: Sequence[tuple[Callable[[str], Any], str]], at_once: int) -> list[tuple[Any] | None]:
-    """Returns each answer in a tuple, or None where it failed."""
-    if at_once == 1 or len(reads) < 2:
-        return [_try(*read) for read in reads]
-    with ThreadPoolExecutor(min(at_once, len(reads))) as pool:
-        return list(pool.map(lambda read: _try(*read), reads))
+def _wait(reading: Reading[Any]) -> None:
+    """Waits until a read has been answered; its error is left to the reader."""
+    try:
+        reading.result()
+    except StoreError:
+        return

@@ -111,6 +111,7 @@ def _delay(attempts: int, response: Any, caught_exception: Exception | None, **_
 
 
 _TRANSFER = TransferConfig(preferred_transfer_client="classic", max_concurrency=4)
+_SENT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ class S3Folder:
         access: its location, and the credentials.
         patient: retries for about a minute; for work in progress.
         quick: gives up after seconds; for answers that are needed at once, or that do not matter.
+        sent: sha256 of the newest objects that `send_compared` has written, by path, until they are needed.
         answered: set once the store has answered. Until then all requests are quick, so that a command whose store is
             away says so soon.
     """
@@ -129,6 +131,7 @@ class S3Folder:
     patient: Any
     quick: Any
     answered: Event = field(default_factory=Event)
+    sent: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> "S3Folder":
         return self
@@ -215,6 +218,40 @@ class S3Folder:
         """
         with translate_s3_errors("write", self._shown(path), self._endpoint), file.open("rb") as source:
             self.patient.upload_fileobj(source, **self._at(path), Config=_TRANSFER)
+
+    def send_compared(self, path: str, file: Path) -> bool:
+        """Writes a file like `send`, and returns whether the store has the bytes that were sent; see `hash_as_sent`.
+
+        A store that answers a put with the MD5 of what it has received confirms it by that. Other ETags, such as those
+        of parts and of encryption by KMS, say nothing about the bytes, so the object is read back.
+
+        Raises:
+            StoreError: it could not be sent, or not be read back.
+            OSError: the file could not be read.
+        """
+        if file.stat().st_size <= _TRANSFER.multipart_threshold:
+            body = file.read_bytes()
+            with translate_s3_errors("write", self._shown(path), self._endpoint):
+                tag = str(self.patient.put_object(**self._at(path), Body=body).get("ETag", "")).strip('"')
+            made, told = hashlib.sha256(body).hexdigest(), hashlib.md5(body, usedforsecurity=False).hexdigest()
+        else:
+            self.send(path, file)
+            with file.open("rb") as source:
+                made, tag, told = hashlib.file_digest(source, "sha256").hexdigest(), "", "of parts"
+        if tag != told and self.hash_of(path) != made:
+            return False
+        if len(self.sent) >= _SENT:
+            self.sent.pop(next(iter(self.sent)), None)
+        self.sent[path] = made
+        return True
+
+    def hash_as_sent(self, path: str) -> str | None:
+        """Like `hash_of`; an object that this process has sent and compared is not read again the first time.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+        return self.sent.pop(path, None) or self.hash_of(path)
 
     def fetch(self, path: str, file: Path) -> None:
         """Reads an object to a file.

@@ -49,25 +49,27 @@ class OwnCommits:
 
     _kept: dict[str, tuple[Snapshot, Commit]] = field(default_factory=dict)
 
-    def newest(self, path: BucketPath) -> Snapshot | None:
-        """Returns the newest version of a table if this process made it; None if it must be read.
-
-        Its entry is compared, because the table may have been removed and begun again under the same path.
-
-        Raises:
-            StoreError: the store did not answer.
-        """
-        snapshot, commit = self._kept.pop(str(path), (None, None))
-        if snapshot is None or commit is None:
-            return None
-        with ThreadPoolExecutor(2) as pool:
-            own, later = pool.map(lambda version: commit_at(path, version), (commit.version, commit.version + 1))
-        return snapshot if own is not None and own.sha256 == commit.sha256 and later is None else None
+    def take(self, path: BucketPath) -> tuple[Snapshot, Commit] | None:
+        """Returns this process's newest commit to a table, once; None if it has made none."""
+        return self._kept.pop(str(path), None)
 
     def keep(self, path: BucketPath, live: Sequence[LiveFile], schema: Schema, commit: Commit) -> None:
         """Remembers a commit of this process with the files that are live then."""
         ordered = tuple(sorted(live, key=lambda f: (f.checkpoint, -f.level, f.path)))
         self._kept[str(path)] = Snapshot(version=commit.version, live=ordered, schema=schema, table=None), commit
+
+
+def is_newest(path: BucketPath, commit: Commit) -> bool:
+    """Whether a commit of this process is still the newest one of its table.
+
+    Its entry is compared, because the table may have been removed and begun again under the same path.
+
+    Raises:
+        StoreError: the store did not answer.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        own, later = pool.map(lambda version: commit_at(path, version), (commit.version, commit.version + 1))
+    return own is not None and own.sha256 == commit.sha256 and later is None
 
 
 def put_entry(

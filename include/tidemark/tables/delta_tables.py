@@ -23,7 +23,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.ports import Clock, CommitRequest, Committed, Fence, LiveFile, WrittenFile
 from tidemark.storage.bucket_path import BucketPath
 from tidemark.storage.local_store import Root, WarehousePath, join_path, storage_options, to_metadata
-from tidemark.tables.bucket_log import LOG_CHECKPOINT_INTERVAL, OwnCommits, Snapshot, entry_of, put_entry
+from tidemark.tables.bucket_log import LOG_CHECKPOINT_INTERVAL, OwnCommits, Snapshot, entry_of, is_newest, put_entry
 from tidemark.tables.delta_reader import PARENT, commit_at, files_in, newest, refuse_away, segment_files, unusable_table
 from tidemark.tables.log_repair import mend_commits, mend_copies, sync_commit, sync_folder, translate_disk_errors
 
@@ -267,11 +267,13 @@ class DeltaTables:
         for again in (False, True):
             # The order is the fence: read the version, then the attempt's outcome, then commit on that version. A later
             # attempt that revoked this one commits on a later version, so this commit conflicts.
-            before = self._newest_version(request)
+            known = None if again else self._known(request)
+            before = known[0] if known else self._newest_version(request)
+            planned = self._confirmed(request, *known, fence) if known else self._checked(request, before, fence)
+            if planned is None:
+                continue
             version = before.version if before else -1
             since = version if since is None else since
-            planned = self._planned(request, before)
-            fence.check()
             done = self._transact(request, before, planned)
             failure = None if isinstance(done, Commit) else done
             found = done if isinstance(done, Commit) else self._read_back(request, since)
@@ -325,18 +327,48 @@ class DeltaTables:
             raise unusable_table(self._path(request), f"a file to be added is not readable ({error})") from error
         return replace(request, metadata={**request.metadata, **hashes})
 
-    def _newest_version(self, request: CommitRequest) -> Snapshot | None:
+    def _known(self, request: CommitRequest) -> tuple[Snapshot, Commit] | None:
+        """The version that this process has committed last to a table of a bucket, if it has."""
         path = self._path(request)
-        snapshot = self.own.newest(path) if isinstance(path, BucketPath) else None
-        if snapshot is None:
-            table = self._open_table(path, request)
-            if table is None:
-                return None
-            live = tuple(files_in(table))
-            snapshot = Snapshot(version=table.version(), live=live, schema=table.schema(), table=table)
-        if request.schema and shape(snapshot.schema) != shape(delta_schema(request.schema)):
-            raise unusable_table(path, "its schema is not the operator's: a changed stored schema starts a new table")
+        kept = self.own.take(path) if isinstance(path, BucketPath) else None
+        if kept is not None:
+            self._refuse_other_schema(request, kept[0])
+        return kept
+
+    def _checked(self, request: CommitRequest, before: Snapshot | None, fence: Fence) -> Actions:
+        planned = self._planned(request, before)
+        fence.check()
+        return planned
+
+    def _confirmed(self, request: CommitRequest, before: Snapshot, commit: Commit, fence: Fence) -> Actions | None:
+        """Checks the fence, and at the same time whether the version that this process knows is still the newest one.
+
+        It was known before, which is the order that counts; the put of the next version proves again that it is the
+        newest (adr/0071).
+
+        Returns:
+            None if there is a later version. That must be read, and the fence be checked behind that: this answer may
+            be older than the later version.
+        """
+        path = self._path(request)
+        assert isinstance(path, BucketPath)  # noqa: S101  (for the type checker; see `_known`)
+        with ThreadPoolExecutor(2) as pool:
+            proof, planned = pool.submit(is_newest, path, commit), pool.submit(self._planned, request, before)
+            fence.check()
+            return planned.result() if proof.result() else None
+
+    def _newest_version(self, request: CommitRequest) -> Snapshot | None:
+        table = self._open_table(self._path(request), request)
+        if table is None:
+            return None
+        snapshot = Snapshot(version=table.version(), live=tuple(files_in(table)), schema=table.schema(), table=table)
+        self._refuse_other_schema(request, snapshot)
         return snapshot
+
+    def _refuse_other_schema(self, request: CommitRequest, found: Snapshot) -> None:
+        if request.schema and shape(found.schema) != shape(delta_schema(request.schema)):
+            path, why = self._path(request), "a changed stored schema starts a new table"
+            raise unusable_table(path, f"its schema is not the operator's: {why}")
 
     def _open_table(self, path: WarehousePath, request: CommitRequest) -> DeltaTable | None:
         table = self._newest(path, -1 if request.parent is None else request.parent.version)

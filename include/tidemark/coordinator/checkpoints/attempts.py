@@ -6,7 +6,7 @@ Attempt n belongs to the process that put *revoked* on n-1; attempt 0 exists onl
 
 from dataclasses import dataclass
 
-from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.objects import Objects, SlotEntry
 from tidemark.coordinator.records.states import Aborted, Completed, OpenPlan, PlanState, SealedPlan, Subsumed
 from tidemark.errors import CheckpointExpiredError, ConflictError, FencedError
 from tidemark.model.checkpoint import object_keys as keys
@@ -14,6 +14,7 @@ from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import AbortRecord, Closing, Failure, Outcome, OutcomeKind
 from tidemark.ports import Clock, PutOutcome, WriteIds
+from tidemark.ports.caching import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class OwnedAttempt:
         plan: the plan that the attempt executes.
         number: number of the attempt.
         deadline_ms: when the attempt expires; None = never.
+        before: the entry of the slot before the plan's, as read when the attempt began; None if it was not read.
     """
 
     plan: CheckpointPlan
@@ -32,15 +34,27 @@ class OwnedAttempt:
     objects: Objects
     clock: Clock
     write_ids: WriteIds
+    before: SlotEntry | None = None
 
     def check(self) -> None:
-        """Reads the attempt's outcome key. Called before every step and inside every commit.
+        """Reads the attempt's outcome key. Called inside every commit, and before records are sent.
 
         Raises:
             FencedError: a later attempt or an abort revoked this one.
             CheckpointExpiredError: the attempt exceeded the checkpoint timeout.
         """
-        outcome = self.objects.outcome(self.plan.slot, self.number)
+        self.refuse(self.objects.outcome(self.plan.slot, self.number))
+
+    def start_check(self) -> "OwnedCheck":
+        """Starts `check`, which `OwnedCheck.settle` ends. Called with every step, see `job.Steps`."""
+        return OwnedCheck(self, self.objects.start(keys.outcome_key(self.plan.slot, self.number)))
+
+    def refuse(self, outcome: Outcome | None) -> None:
+        """Raises as `check` does for an outcome that was read.
+
+        Raises:
+            FencedError, CheckpointExpiredError: see `check`.
+        """
         if outcome is not None and outcome.kind is OutcomeKind.REVOKED:
             raise _fenced(self.plan, self.number)
         if outcome is None and self.deadline_ms is not None and self.clock.now_ms() > self.deadline_ms:
@@ -68,6 +82,28 @@ class OwnedAttempt:
             raise _fenced(self.plan, self.number)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnedCheck:
+    """A check of an attempt that is under way (port `StartedCheck`)."""
+
+    attempt: OwnedAttempt
+    reading: Reading[bytes | None]
+
+    def is_answered(self) -> bool:
+        """Whether the outcome key has been read."""
+        return self.reading.done()
+
+    def settle(self) -> None:
+        """Waits for the read.
+
+        Raises:
+            FencedError, CheckpointExpiredError: see `OwnedAttempt.check`.
+            StoreError: the outcome key could not be read.
+        """
+        attempt, key = self.attempt, keys.outcome_key(self.attempt.plan.slot, self.attempt.number)
+        attempt.refuse(attempt.objects.parse(Outcome, key, self.reading.result()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
     """Begins, finds and revokes the attempts of plans."""
@@ -87,6 +123,18 @@ class Attempts:
             if self._revoke(plan, found.attempt, None):
                 return self._owned(plan, found.attempt + 1, deadline_ms)
         return found
+
+    def begin_first(self, plan: CheckpointPlan, deadline_ms: int | None = None) -> OwnedAttempt | PlanState:
+        """Like `begin`, for a plan of which no attempt is known to have begun: takes attempt 1, then reads the state.
+
+        So both can be under way at the same time. Whether attempt 1 may be taken is decided by the put alone. If the
+        slot is taken already, the attempt is never executed, as if the slot had been taken just behind the put.
+        """
+        won = self._revoke(plan, 0, None)
+        taken = self._slot_taken(plan)
+        if taken is not None:
+            return taken
+        return self._owned(plan, 1, deadline_ms) if won else self.begin(plan, deadline_ms)
 
     def resume(self, plan: CheckpointPlan, number: int, deadline_ms: int | None = None) -> OwnedAttempt:
         """Returns an attempt that the caller's parent process began and handed over by number.

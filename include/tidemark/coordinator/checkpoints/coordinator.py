@@ -19,7 +19,7 @@ from tidemark.coordinator.plans.runs import last_of_run
 from tidemark.coordinator.plans.sink_inputs import sends_otherwise
 from tidemark.coordinator.records.claim_records import PromotionClaims
 from tidemark.coordinator.records.manifest_index import ManifestIndex
-from tidemark.coordinator.records.objects import Objects
+from tidemark.coordinator.records.objects import Objects, SlotEntry
 from tidemark.coordinator.records.refusal_records import Refusals
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.states import (
@@ -33,7 +33,7 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Subsumed,
 )
-from tidemark.coordinator.records.timelines import Head, Timelines, is_outdated, read_before_id
+from tidemark.coordinator.records.timelines import Head, Timelines, is_behind, is_outdated, read_before_id
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, CorruptObjectError, FencedError, RecordRefusedError
 from tidemark.model.checkpoint import object_keys as keys
@@ -65,18 +65,26 @@ class Publisher:
 
     objects: Objects
 
-    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
+    def publish(self, plan: CheckpointPlan, sealed: Sealed, before: SlotEntry | None = None) -> Completed | Subsumed:
         """Puts the manifest into the plan's slot.
+
+        Args:
+            plan: the plan.
+            sealed: what its last attempt sealed.
+            before: the entry of the slot before it, if this process has sealed the plan itself; None = the seal is
+                looked for, and the entry read.
 
         Raises:
             FencedError: the attempt was never sealed, so its plan may have been aborted.
             ConflictError: another plan's manifest is in the slot.
             StoreError: the store could not be written.
         """
-        self._refuse_unsealed(plan, sealed)
-        checkpoint = Checkpoint(plan=plan, sealed=sealed, covered_until_ms=self._covered_until(plan))
+        if before is None:
+            self._refuse_unsealed(plan, sealed)
+        checkpoint = Checkpoint(plan=plan, sealed=sealed, covered_until_ms=self._covered_until(plan, before))
         slot = plan.slot
         won = self.objects.put(keys.slot_key(slot.timeline, slot.sequence), checkpoint) is PutOutcome.WON
+        self.objects.see_head(slot.timeline, slot.sequence)
         if won:
             return Completed(checkpoint=checkpoint, won=True)
         entry = self.objects.first_entry(slot.timeline, slot.sequence)
@@ -100,17 +108,18 @@ class Publisher:
                 next="run the pipeline again: it takes the next attempt.",
             )
 
-    def _covered_until(self, plan: CheckpointPlan) -> int | None:
-        before = self._covered_before(plan)
+    def _covered_until(self, plan: CheckpointPlan, entry: SlotEntry | None) -> int | None:
+        before = self._covered_before(plan, entry)
         if plan.interval is None or not plan.covers:
             return before
         return max(plan.interval.end_ms, before if before is not None else plan.interval.end_ms)
 
-    def _covered_before(self, plan: CheckpointPlan) -> int | None:
+    def _covered_before(self, plan: CheckpointPlan, entry: SlotEntry | None) -> int | None:
         if plan.parent is None:
             return None
         slot = plan.slot
-        entry = Timelines(self.objects).entry_at(slot.timeline, slot.sequence - 1)
+        if entry is None:
+            entry = Timelines(self.objects).entry_at(slot.timeline, slot.sequence - 1)
         if entry is None or isinstance(entry, Closing):
             raise CorruptObjectError(
                 f"object missing: {keys.slot_key(slot.timeline, slot.sequence - 1)}, the parent of {plan.name}",
@@ -224,9 +233,16 @@ class CheckpointCoordinator:
         return NothingOpen(slot=slot, aborted=tuple(aborted))
 
     def trigger(
-        self, pipeline: Pipeline, request: PlanRequest, timeline: str | None = None
+        self, pipeline: Pipeline, request: PlanRequest, timeline: str | None = None, seen: Head | None = None
     ) -> OpenPlan | Completed | Covered | Refused:
         """Finds or makes the plan to execute next; a plan that was left sealed is published on the way.
+
+        Args:
+            pipeline: the declaration.
+            request: the request.
+            timeline: the timeline to plan on; by default the live one.
+            seen: the head of that timeline, if the caller has just read it. What took its next slot in the meantime is
+                found there, or wins it.
 
         Returns:
             OpenPlan: begin it. Completed: a sealed plan was found and published. Covered: the request's interval is
@@ -237,7 +253,7 @@ class CheckpointCoordinator:
             ConflictError: the declaration does not fit the state, or the named timeline was closed.
         """
         while True:
-            head = self.head(timeline)
+            head, seen = seen or self.head(timeline), None
             with self.objects.ahead(*read_before_id(pipeline.schemas(), head)) as forget:
                 if forget is not None and self.objects.plan(head.next_slot) is not None:
                     # Its state is read from here on, and a stop may have come before that (adr/0068).
@@ -253,21 +269,33 @@ class CheckpointCoordinator:
                         return answer
             # Any other state means that the timeline moved on in the meantime: look again.
 
-    def begin(self, plan: CheckpointPlan, timeout: timedelta | None = None) -> OwnedAttempt | PlanState:
+    def begin(
+        self, plan: CheckpointPlan, timeout: timedelta | None = None, *, is_first: bool = False
+    ) -> OwnedAttempt | PlanState:
         """Takes the next attempt of a plan.
+
+        Args:
+            plan: the plan.
+            timeout: until when the attempt must be sealed.
+            is_first: whether no attempt of the plan is known; then its state is read while attempt 1 is taken.
 
         Returns:
             The attempt, owned by the caller; or the plan's state, if no attempt can be taken.
         """
         self.listener("attempt", "before")
-        with self.objects.ahead(keys.read_ahead_of(plan.slot)):
-            if is_outdated(self.objects, plan):
-                # The plan is written but has no attempts yet: an erasure that revised the parent either saw the plan,
-                # or is seen here.
+        deadline_ms = self._deadline(timeout)
+        with self.objects.ahead(keys.read_ahead_of(plan.slot), over_puts=int(is_first)) as forget:
+            early = self.attempts.begin_first(plan, deadline_ms) if is_first else None
+            before = self.timelines.entry_at(plan.slot.timeline, plan.slot.sequence - 1)
+            if is_behind(plan, before):
+                # The plan is written, and its attempts have done nothing yet: an erasure that revised the parent either
+                # saw the plan, or is seen here.
+                if forget is not None:
+                    forget()
                 return self.abort(plan, state_erased(plan))
-            found = self.attempts.begin(plan, self._deadline(timeout))
+            found = early or self.attempts.begin(plan, deadline_ms)
         self.listener("attempt", "after")
-        return found
+        return replace(found, before=before) if isinstance(found, OwnedAttempt) else found
 
     def resume(self, plan: CheckpointPlan, number: int, timeout: timedelta | None = None) -> OwnedAttempt:
         """Returns the attempt that a parent process began and handed over by number.
@@ -285,15 +313,23 @@ class CheckpointCoordinator:
         """
         return self.attempts.abort(plan, failure)
 
-    def publish(self, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
+    def publish(self, plan: CheckpointPlan, sealed: Sealed, before: SlotEntry | None = None) -> Completed | Subsumed:
         """Puts the manifest, which is the commit point. Idempotent; see `Publisher.publish`."""
         self.listener("publish", "before")
-        done = Publisher(objects=self.objects).publish(plan, sealed)
+        done = Publisher(objects=self.objects).publish(plan, sealed, before)
         self.listener("publish", "after")
         return done
 
-    def complete(self, plan: CheckpointPlan) -> PlanState:
-        """Publishes a plan if it is sealed. Returns the plan's state."""
+    def complete(self, plan: CheckpointPlan, own: SealedPlan | None = None) -> PlanState:
+        """Publishes a plan if it is sealed. Returns the plan's state.
+
+        Args:
+            plan: the plan.
+            own: the plan as this process itself has just sealed it: nothing needs to be read, because nothing can end a
+                sealed plan but an entry in its slot, and of that the put of the manifest learns.
+        """
+        if own is not None and own.before is not None:
+            return self.publish(plan, own.sealed, own.before)
         with self.objects.ahead(keys.read_ahead_of(plan.slot)):
             found = self.state(plan)
             return self.publish(plan, found.sealed) if isinstance(found, SealedPlan) else found

@@ -1,17 +1,19 @@
 """The order of a checkpoint's steps. This is the only module that knows it.
 
 read → per operator: fold or process, write the run, commit it, then its dead letters and its emitted rows → gate →
-fsync → send, if attempts send to a sink themselves → seal. The attempt's outcome is read again before every step; a
-commit reads it once more, after it has read the table version. Planning, taking the attempt and publishing belong to
-the coordinator. This module uses ports alone, so the in-memory twin runs the same order.
+fsync → send, if attempts send to a sink themselves → seal. The attempt's outcome is read again with every step: before
+it, or while it runs if the store is far away (adr/0071). A commit reads it after it has read the table version.
+Planning, taking the attempt and publishing belong to the coordinator. This module uses ports alone, so the in-memory
+twin runs the same order.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemark.errors import DeadLettersExceededError, GateFailedError, TidemarkError
+from tidemark.errors import DeadLettersExceededError, GateFailedError, StoreError, TidemarkError
 from tidemark.model.checkpoint.commits import Commit
 from tidemark.model.checkpoint.dead_letters import DEAD_LETTER_COLUMNS
 from tidemark.model.checkpoint.emitted import EmittedRecords
@@ -28,6 +30,7 @@ from tidemark.ports import (
     Committed,
     Compute,
     Sender,
+    StartedCheck,
     StateTables,
     StepListener,
     UidCounts,
@@ -40,7 +43,12 @@ from tidemark.sinks.sink import Services
 T = TypeVar("T")
 
 
-# The steps of an attempt. Each step checks the fence, calls the step listener before and after, and is timed.
+# The steps of an attempt. Each step calls the step listener before and after, and is timed.
+#
+# A look at the fence is under way while a step runs, and is awaited before anything is written that others could read,
+# so that a revoked attempt soon ends. That is all it is for: what a revoked attempt must not do is refused where it is
+# done. A commit has a look of its own between the table version and the put, the seal is put under the key that a
+# revocation takes, and a step that sends looks first (adr/0071).
 def ignore_step(step: str, moment: str) -> None:
     """The step listener of normal operation; does nothing."""
 
@@ -98,14 +106,51 @@ class Steps:
     write_ids: WriteIds
     listener: StepListener
     timings_ms: dict[str, int] = field(default_factory=dict)
+    _looks: list[StartedCheck] = field(default_factory=list)
 
     def take(self, name: str, act: Callable[[], T]) -> T:
-        """Takes a step.
+        """Takes a step that others do not see: it reads, or writes to the attempt's own folder.
+
+        The fence is looked at while the step runs, unless an earlier look is still under way.
 
         Raises:
             FencedError: the attempt was revoked.
         """
+        self._settle(only_answered=True)
+        if not self._looks:
+            self._looks.append(self.attempt.start_check())
+            self._settle(only_answered=True)
+        try:
+            return self._timed(name, act)
+        except Exception:
+            # If a later attempt has taken away what the step works with, the cause is the fence.
+            with suppress(StoreError):
+                self.settle()
+            raise
+
+    def take_visibly(self, name: str, act: Callable[[], T]) -> T:
+        """Takes a step that others see, or that cannot be taken back: the fence is looked at first.
+
+        Raises:
+            FencedError: the attempt was revoked.
+        """
+        self.settle()
         self.attempt.check()
+        return self._timed(name, act)
+
+    def settle(self) -> None:
+        """Awaits the look that is under way.
+
+        Raises:
+            FencedError: the attempt was revoked.
+        """
+        self._settle(only_answered=False)
+
+    def _settle(self, *, only_answered: bool) -> None:
+        if self._looks and (self._looks[0].is_answered() or not only_answered):
+            self._looks.pop().settle()
+
+    def _timed(self, name: str, act: Callable[[], T]) -> T:
         self.listener(name, "before")
         started = self.clock.now_ms()
         done = act()
@@ -114,15 +159,16 @@ class Steps:
         return done
 
     def commit(self, step: str, target: Target, run: WrittenRun) -> Committed:
-        """Commits a written run as one step; the fence is checked again inside the commit, see `CommitGap`.
+        """Commits a written run as one step; the fence is checked inside the commit, see `CommitGap`.
 
         Args:
             step: `runs.<uid>`, `sinks.<uid>` (dead letters) or `outputs.<uid>`.
             target: the table to commit to.
             run: the written files.
         """
+        self.settle()
         gap = CommitGap(attempt=self.attempt, listener=self.listener, step=f"commit.{step}")
-        return self.take(step, lambda: self.tables.commit(self._request(target, run), gap))
+        return self._timed(step, lambda: self.tables.commit(self._request(target, run), gap))
 
     def folder(self, table: str) -> str:
         """Path of the attempt's own folder in a table."""
@@ -264,7 +310,7 @@ def send(steps: Steps, batch: Batch, sender: Sender | None, skipped: Callable[[s
             continue
         lacks = EmittedRecords.of(plan, output).lacks(table.coverage(plan.topic_ids))
         left = emitted_rows(plan, table, filter(lacks, batch.read_emitted(output)), skipped(table.name))
-        steps.take(f"sent.{output}", partial(sink.write, left, commit_id(plan), services))
+        steps.take_visibly(f"sent.{output}", partial(sink.write, left, commit_id(plan), services))
 
 
 def dead_letters_table(plan: CheckpointPlan, uid: str) -> str:
@@ -403,6 +449,7 @@ def _make_durable(steps: Steps, pending: PendingCheckpoint) -> None:
 
 
 def _seal(steps: Steps, sealed: Sealed) -> Sealed:
+    steps.settle()
     steps.listener("seal", "before")
     steps.attempt.seal(sealed)
     steps.listener("seal", "after")

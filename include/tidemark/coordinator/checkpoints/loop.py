@@ -32,7 +32,7 @@ from tidemark.coordinator.records.states import (
     SealedPlan,
     Subsumed,
 )
-from tidemark.coordinator.records.timelines import is_outdated
+from tidemark.coordinator.records.timelines import Head, is_outdated
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import ConflictError, TidemarkError
 from tidemark.model.checkpoint.failure import FailureReason
@@ -107,8 +107,12 @@ class CheckpointLoop:
     on_completed: Callable[[Checkpoint], None] = _ignore_checkpoint
     timeline: str | None = None
 
-    def run_once(self, request: PlanRequest) -> Progress:
+    def run_once(self, request: PlanRequest, seen: Head | None = None) -> Progress:
         """Completes one checkpoint: the open plan if there is one, else a new one.
+
+        Args:
+            request: the request.
+            seen: the head of the timeline, if the caller has just read it; see `CheckpointCoordinator.trigger`.
 
         Returns:
             Progress with that checkpoint; with none, and the reason, if the interval is covered or no plan may be made.
@@ -117,16 +121,20 @@ class CheckpointLoop:
             TidemarkError: planning or execution failed. If a retry cannot help, the plan was aborted; otherwise it
                 stays open, and the next call takes its next attempt.
         """
-        return self._drive(self._plan(request), request, lambda state: isinstance(state, Completed))
+        return self._drive(self._plan(request, seen), request, lambda state: isinstance(state, Completed))
 
     def make_checkpoints(
-        self, request: PlanRequest, is_last: Callable[[Checkpoint], bool] = lambda made: False
+        self,
+        request: PlanRequest,
+        is_last: Callable[[Checkpoint], bool] = lambda made: False,
+        seen: Head | None = None,
     ) -> Progress:
         """Completes checkpoints until the request is satisfied: one, or as many as the bounds of a checkpoint make it.
 
         Args:
             request: the request.
             is_last: called with each completed checkpoint before the next one is planned; True ends the run there.
+            seen: as in `run_once`.
 
         Raises:
             TidemarkError: as in `run_once`; the checkpoints completed so far stay.
@@ -137,10 +145,14 @@ class CheckpointLoop:
                 return False
             return is_last(state.checkpoint) or covers(state.checkpoint.plan, request)
 
-        return self._drive(self._plan(request), request, is_done)
+        return self._drive(self._plan(request, seen), request, is_done)
 
-    def plan(self, request: PlanRequest) -> Progress:
+    def plan(self, request: PlanRequest, seen: Head | None = None) -> Progress:
         """Stops at an open plan, new or adopted; a plan that was left sealed is published on the way.
+
+        Args:
+            request: the request.
+            seen: as in `run_once`.
 
         Returns:
             OpenPlan, Covered or Refused.
@@ -149,7 +161,7 @@ class CheckpointLoop:
             DataLostError, NotFoundError, BrokerError: the ranges cannot be planned; nothing was written.
             ConflictError: the declaration does not fit the state, or the named timeline was closed.
         """
-        return self._drive(self._plan(request), request, lambda state: isinstance(state, OpenPlan))
+        return self._drive(self._plan(request, seen), request, lambda state: isinstance(state, OpenPlan))
 
     def fold(self, plan: CheckpointPlan, request: PlanRequest) -> Progress:
         """Executes a plan and those after it; completes all but the sealed plan that covers the request's interval.
@@ -169,14 +181,18 @@ class CheckpointLoop:
             begins = self._ended_by_refusal(request) or begins
         return self._drive(begins, request, lambda state: _is_folded(state, request))
 
-    def complete(self, plan: CheckpointPlan) -> PlanState:
+    def complete(self, plan: CheckpointPlan, own: SealedPlan | None = None) -> PlanState:
         """Publishes a plan if it is sealed, and returns its state. A repeated call finds its own manifest.
+
+        Args:
+            plan: the plan.
+            own: the plan as this process has just sealed it; see `CheckpointCoordinator.complete`.
 
         Raises:
             ConflictError, StoreError: the manifest could not be put; the failure was reported.
         """
         try:
-            return self.coordinator.complete(plan)
+            return self.coordinator.complete(plan, own)
         except Exception as error:
             self._report(plan, error, publishing=True)
             raise
@@ -194,17 +210,18 @@ class CheckpointLoop:
 
     def _next(self, state: PlanState, request: PlanRequest) -> LoopState:
         if isinstance(state, OpenPlan):
-            return self._attempt(state.plan)
+            return self._attempt(state)
         if isinstance(state, SealedPlan):
-            return self.complete(state.plan)
+            return self.complete(state.plan, state)
         # Completed; or aborted by another process, or void because the timeline ended: plan at the current head.
         return self._plan(replace(request, continues=isinstance(state, Completed)))
 
-    def _plan(self, request: PlanRequest) -> LoopState:
-        return self.coordinator.trigger(self.pipeline, request, self.timeline)
+    def _plan(self, request: PlanRequest, seen: Head | None = None) -> LoopState:
+        return self.coordinator.trigger(self.pipeline, request, self.timeline, seen)
 
-    def _attempt(self, plan: CheckpointPlan) -> PlanState:
-        owned = self.coordinator.begin(plan, self.pipeline.checkpoint_timeout)
+    def _attempt(self, found: OpenPlan) -> PlanState:
+        plan = found.plan
+        owned = self.coordinator.begin(plan, self.pipeline.checkpoint_timeout, is_first=found.attempt == 0)
         if not isinstance(owned, OwnedAttempt):
             return owned
         try:
@@ -212,7 +229,7 @@ class CheckpointLoop:
         except Exception as error:
             self._report(plan, error, publishing=False)
             raise
-        return SealedPlan(plan=plan, sealed=sealed)
+        return SealedPlan(plan=plan, sealed=sealed, before=owned.before)
 
     def _resume(self, plan: CheckpointPlan, request: PlanRequest) -> LoopState:
         """Returns the state of a plan that another process made, or of the plan that replaces an outdated one.

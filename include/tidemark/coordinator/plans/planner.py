@@ -33,7 +33,7 @@ from tidemark.coordinator.records.timelines import (
     Head,
     Stops,
     Timelines,
-    read_behind_id,
+    read_behind_head,
     refuse_stillborn,
 )
 from tidemark.declare.pipeline import Pipeline
@@ -164,8 +164,11 @@ class Planner:
         reading = refused or self._reading(pipeline, request, head, parent, free)
         if not isinstance(reading, _Reading):
             return reading
-        draft = self._draft(pipeline, request, parent, free.slot, reading)
-        with self.objects.ahead(*read_behind_id(draft, parent.requests_seen)):
+        allow_removed = request.allow_non_restored_state
+        inputs = self._input_planner.plan(pipeline, free.slot, parent, allow_removed=allow_removed)
+        # The id is put at the same time: what is read has to come behind the head, and before the plan (adr/0071).
+        with self.objects.ahead(*read_behind_head(inputs.schemas.values(), parent.requests_seen), over_puts=1):
+            draft = self._draft(pipeline, request, parent, free.slot, reading, inputs)
             draft = replace(
                 self._without_expired_letters(pipeline, self._with_redrives(pipeline, draft, parent, reading)),
                 parent_revision=parent.revision,
@@ -291,9 +294,14 @@ class Planner:
         return replace(draft, dead_letters=hidden)
 
     def _draft(
-        self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot, reading: _Reading
+        self,
+        pipeline: Pipeline,
+        request: PlanRequest,
+        parent: Parent,
+        slot: Slot,
+        reading: _Reading,
+        inputs: PlannedInputs,
     ) -> CheckpointPlan:
-        inputs = self._inputs(pipeline, request, parent, slot)
         refuse_older_positions(pipeline, parent, reading.ranges, {uid for uid, held in inputs.handles.items() if held})
         logical_ms = max(reading.logical_time_ms, parent.logical_time_ms or 0)
         hide = partial(self._hide_expired, slot, logical_ms)
@@ -395,9 +403,6 @@ class Planner:
     @property
     def _input_planner(self) -> InputPlanner:
         return InputPlanner(objects=self.objects, files_exist=self.files_exist)
-
-    def _inputs(self, pipeline: Pipeline, request: PlanRequest, parent: Parent, slot: Slot) -> PlannedInputs:
-        return self._input_planner.plan(pipeline, slot, parent, allow_removed=request.allow_non_restored_state)
 
     def _refuse_stillborn(self, head: Head) -> None:
         """Refuses a timeline whose parent was released, or revised by an erasure, before the genesis was written."""

@@ -40,7 +40,7 @@ from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.model.schema.registry_schemas import StoredSchema
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
-from tidemark.ports.caching import ReadsAhead
+from tidemark.ports.caching import Reading, ReadsAhead
 from tidemark.sinks import known_sinks as known_sinks  # manifests ask for the traits that it registers
 
 T = TypeVar("T")
@@ -100,13 +100,47 @@ class Objects:
         self.pipeline = pipeline
 
     def ahead(
-        self, keys: Collection[str], folders: Collection[str] = ()
+        self, keys: Collection[str], folders: Collection[str] = (), *, over_puts: int = 0
     ) -> AbstractContextManager[Callable[[], None] | None]:
         """Within the block, objects and listings may be as of its beginning, up to the next put (adr/0068).
 
-        The block gets a function that ends this earlier; None if the store reads nothing ahead.
+        The block gets a function that ends this earlier; None if the store reads nothing ahead. The first `over_puts`
+        puts in the block do not end it: they are made at the same time as the reads (adr/0071).
         """
-        return self.store.ahead(keys, folders) if isinstance(self.store, ReadsAhead) else nullcontext()
+        if not isinstance(self.store, ReadsAhead):
+            return nullcontext()
+        return self.store.ahead(keys, folders, over_puts=over_puts)
+
+    def seen_head(self, timeline: str) -> int:
+        """The highest slot of a timeline that this process has seen taken in a store that is far away; 0 = none."""
+        return self.store.heads.get(timeline, 0) if isinstance(self.store, ReadsAhead) else 0
+
+    def see_head(self, timeline: str, sequence: int) -> None:
+        """Remembers that a slot is taken, see `seen_head`."""
+        if isinstance(self.store, ReadsAhead):
+            self.store.heads[timeline] = sequence
+
+    def start(self, key: str) -> Reading[bytes | None]:
+        """Starts to read a key that is decoded later with `parse`; a store that is near is read at once.
+
+        Raises:
+            StoreError: a store that is near could not be read; the error of one that is far away comes with the result.
+        """
+        if isinstance(self.store, ReadsAhead):
+            return self.store.start(key)
+        return _Answered(self.store.get(key))
+
+    def parse(self, cls: type[T], key: str, raw: bytes | None) -> T | None:
+        """Returns the object in the bytes under a key; None if there are none.
+
+        Raises:
+            CorruptObjectError: the object is damaged; the message names the key.
+        """
+        if raw is None:
+            return None
+        made = decode(KINDS[cls], key, raw)
+        assert isinstance(made, cls)  # noqa: S101  (for the type checker; the codec made it)
+        return made
 
     def read(self, cls: type[T], key: str) -> T | None:
         """Returns the object under a key, or None.
@@ -115,12 +149,7 @@ class Objects:
             CorruptObjectError: the object is damaged; the message names the key.
             StoreError: the store could not be read.
         """
-        raw = self.store.get(key)
-        if raw is None:
-            return None
-        made = decode(KINDS[cls], key, raw)
-        assert isinstance(made, cls)  # noqa: S101  (for the type checker; the codec made it)
-        return made
+        return self.parse(cls, key, self.store.get(key))
 
     def put(self, key: str, value: object) -> PutOutcome:
         """Puts an object unless its key is taken.
@@ -231,6 +260,19 @@ class Objects:
     def list(self, prefix: str) -> Sequence[str]:
         """Lists the keys below a folder. The listing may be stale, but every key in it exists."""
         return self.store.list(prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A read that has been made; see `ports.caching.Reading`."""
+
+    body: bytes | None
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> bytes | None:
+        return self.body
 
 
 def encode(value: object) -> bytes:

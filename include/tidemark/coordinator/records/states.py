@@ -3,7 +3,7 @@
 Losing a race is an answer, not an error.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
@@ -41,10 +41,17 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPlan:
-    """A candidate that awaits publication; any process that finds it publishes it."""
+    """A candidate that awaits publication; any process that finds it publishes it.
+
+    Attributes:
+        plan: the plan.
+        sealed: what its last attempt sealed.
+        before: the entry of the slot before the plan's, if this process has sealed the plan itself and knows it.
+    """
 
     plan: CheckpointPlan
     sealed: Sealed
+    before: Checkpoint | Genesis | Closing | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from tidemark.model.checkpoint.segments import owner_of
 from tidemark.model.checkpoint.store_objects import Closing, CompactionRecord, Genesis, IdRecord, JobRecord, StopRecord
 from tidemark.model.retention.erasure import BlockedKey, ErasureEnd, ErasureRecord, keyed_by
 from tidemark.model.schema.key_groups import typed_key
+from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.ports import PutOutcome, StepListener, WriteIds
-from tidemark.sql.resolve import stored_texts
+from tidemark.sql.resolve import names_of, stored_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +92,29 @@ class Timelines:
         Raises:
             NotFoundError: the timeline is not the first one and has no genesis.
         """
-        sequence = keys.greatest(self._objects.list(f"timelines/{timeline}/"))
-        newest = (keys.slot_key(timeline, sequence), keys.revision_key(timeline, sequence, 1)) if sequence else ()
-        with self._objects.ahead([*newest, keys.slot_key(timeline, sequence + 1)]):
-            entry = self.entry_at(timeline, sequence)
-            while (later := self._objects.slot(timeline, sequence + 1)) is not None:
-                sequence, entry = sequence + 1, later
+        folder, seen = f"timelines/{timeline}/", self._objects.seen_head(timeline)
+        with self._objects.ahead(_around(timeline, seen) if seen else (), [folder] if seen else ()):
+            sequence = keys.greatest(self._objects.list(folder))
+            if seen and sequence == seen:
+                sequence, entry = self._taken_from(timeline, sequence)
+            else:
+                # The listing may be newer than what was read with it, which would show its highest slot as free.
+                with self._objects.ahead(_around(timeline, sequence)):
+                    sequence, entry = self._taken_from(timeline, sequence)
+        self._objects.see_head(timeline, sequence)
         if entry is None and timeline != keys.FIRST_TIMELINE:
             raise NotFoundError(
                 f"no timeline {timeline!r}", next=f"tidemark timeline list {self._objects.pipeline}    (lists them)."
             )
         taken = entry is not None or given_up(self._objects, keys.slot_key(timeline, sequence)) is not None
         return Head(timeline=timeline, sequence=sequence if taken else 0, entry=entry)
+
+    def _taken_from(self, timeline: str, sequence: int) -> tuple[int, SlotEntry | None]:
+        """The highest taken slot from one on, with the entry that the timeline had reached there."""
+        entry = self.entry_at(timeline, sequence)
+        while (later := self._objects.slot(timeline, sequence + 1)) is not None:
+            sequence, entry = sequence + 1, later
+        return sequence, entry
 
     def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
         """The entry of a slot; None if the slot is free, its number is 0, or its checkpoint was given up."""
@@ -284,6 +296,12 @@ class Timelines:
         return None
 
 
+def _around(timeline: str, sequence: int) -> list[str]:
+    """The keys that show what a slot holds, and whether the next one is free."""
+    newest = [keys.slot_key(timeline, sequence), keys.revision_key(timeline, sequence, 1)] if sequence else []
+    return [*newest, keys.slot_key(timeline, sequence + 1)]
+
+
 def _logical_time(entry: SlotEntry | None) -> int:
     """The logical time at an entry; 0 where no entry is left."""
     if isinstance(entry, Checkpoint):
@@ -334,14 +352,14 @@ def read_before_id(uids: Iterable[str], head: Head) -> Upcoming:
     return [keys.plan_key(head.next_slot), keys.stop_key(1)], ["stops/", *compacted, "ids/"]
 
 
-def read_behind_id(draft: CheckpointPlan, requests_seen: int) -> Upcoming:
-    """Returns the reads between the id of a plan and the put of the plan.
+def read_behind_head(schemas: Iterable[OperatorSchema], requests_seen: int) -> Upcoming:
+    """Returns the reads between a head and the put of the plan, during which the plan's id is put.
 
     Args:
-        draft: the plan before it takes up redrives and names erasures.
-        requests_seen: number of the newest request for a redrive that its parent has seen.
+        schemas: of the plan's operators, which name the texts of SQL.
+        requests_seen: number of the newest request for a redrive that the plan's parent has seen.
     """
-    texts = [keys.query_key(name) for named in draft.queries.values() for name in named.values()]
+    texts = [keys.query_key(name) for schema in schemas for name in names_of(stored_texts(schema)).values()]
     return [keys.redrive_key(requests_seen + 1), keys.erasure_key(1), *texts], ["erasures/"]
 
 
@@ -437,7 +455,11 @@ class Erasures:
 
 def is_outdated(objects: Objects, plan: CheckpointPlan) -> bool:
     """Whether a plan is based on a state that was revised since, so that it must be made again."""
-    before = Timelines(objects).entry_at(plan.slot.timeline, plan.slot.sequence - 1)
+    return is_behind(plan, Timelines(objects).entry_at(plan.slot.timeline, plan.slot.sequence - 1))
+
+
+def is_behind(plan: CheckpointPlan, before: SlotEntry | None) -> bool:
+    """Whether the entry before a plan's slot was revised since the plan was made; see `is_outdated`."""
     revision = 0 if before is None or isinstance(before, Closing) else before.revision
     return revision != plan.parent_revision
 
