@@ -57,7 +57,6 @@ class Context:
         self.warehouse = WarehouseLocation(settings)
         self.observers = Observers(settings)
         self._indexes: dict[str, ManifestIndex] = {}
-        self._heads: dict[str, dict[str, int]] = {}
         self._locks = HostLocks(self.warehouse, lambda: self.clock.now_ms())
 
     def pipeline(self, name: str) -> Pipeline:
@@ -80,7 +79,7 @@ class Context:
             return LocalStore(self.warehouse.local_folder / checked_name("pipeline", name))
         from tidemark.storage.s3_store import store_of
 
-        return store_of(self.warehouse.bucket, checked_name("pipeline", name), self._heads.setdefault(name, {}))
+        return store_of(self.warehouse.bucket, checked_name("pipeline", name))
 
     def coordinator(self, name: str, listener: StepListener | None = None) -> "CheckpointCoordinator":
         """Returns the coordinator of a pipeline; it connects to Kafka only when it plans."""

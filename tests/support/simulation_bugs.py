@@ -77,6 +77,31 @@ def check_before_the_version() -> Iterator[None]:
         yield
 
 
+class _Once:
+    """A fence whose first answer counts for good."""
+
+    def __init__(self, fence: Fence) -> None:
+        self.fence, self.answered = fence, False
+
+    def check(self) -> None:
+        """Checks the fence the first time."""
+        if not self.answered:
+            self.fence.check()
+        self.answered = True
+
+
+@contextmanager
+def one_look_for_two_versions() -> Iterator[None]:
+    """A commit that finds a later version does not check the fence again behind it (adr/0071)."""
+    settled = MemoryTables.commit
+
+    def commit(self: MemoryTables, request: CommitRequest, fence: Fence) -> Committed:
+        return settled(self, request, _Once(fence))
+
+    with patch.object(MemoryTables, "commit", commit):
+        yield
+
+
 @contextmanager
 def reuse_an_attempt() -> Iterator[None]:
     """A re-run reuses the number of the attempt that it found, instead of revoking that attempt."""
@@ -300,6 +325,7 @@ def own_ends_in_any_case() -> Iterator[None]:
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "drop-the-check": drop_the_check,
     "check-before-the-version": check_before_the_version,
+    "one-look-for-two-versions": one_look_for_two_versions,
     "reuse-an-attempt": reuse_an_attempt,
     "publish-what-was-revoked": publish_what_was_revoked,
     "keep-orphans": keep_orphans,

@@ -455,14 +455,10 @@ class StartedCheck(Protocol):
     """A check of a fence that is under way."""
 
     def is_answered(self) -> bool:
-        """Whether `settle` returns or raises without waiting."""
+        """Whether `settle` needs not wait."""
 
     def settle(self) -> None:
-        """Waits for the answer.
-
-        Raises:
-            FencedError: the attempt was revoked when the outcome key was read.
-        """
+        """Waits for the answer, and raises as `Fence.check` does."""
 
 
 class Attempt(Fence, Protocol):

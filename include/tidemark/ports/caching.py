@@ -49,7 +49,7 @@ class ReadsAhead(Protocol):
     """A `CheckpointStore` for which a round trip is long, so that it reads several objects at the same time.
 
     Attributes:
-        heads: per timeline, the highest slot that this process has seen taken: what is worth reading with a listing.
+        heads: per timeline, the highest slot that this process has seen taken, to be read with the listing.
     """
 
     heads: dict[str, int]

@@ -152,7 +152,7 @@ class _OwnRead:
 
 
 def _answer(known: Mapping[str, Reading[T]], name: str, read: Callable[[str], T]) -> T:
-    """Returns what was read ahead; what failed is read again, for the reader, who gets the error where it belongs."""
+    """Returns the answer that was read ahead; a read that failed is made again, where its error belongs."""
     if name not in known:
         return read(name)
     try:

@@ -123,6 +123,7 @@ class S3Folder:
         patient: retries for about a minute; for work in progress.
         quick: gives up after seconds; for answers that are needed at once, or that do not matter.
         sent: sha256 of the newest objects that `send_compared` has written, by path, until they are needed.
+        heads: by pipeline, see `ReadAheadStore`.
         answered: set once the store has answered. Until then all requests are quick, so that a command whose store is
             away says so soon.
     """
@@ -132,6 +133,7 @@ class S3Folder:
     quick: Any
     answered: Event = field(default_factory=Event)
     sent: dict[str, str] = field(default_factory=dict)
+    heads: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __enter__(self) -> "S3Folder":
         return self
@@ -222,8 +224,8 @@ class S3Folder:
     def send_compared(self, path: str, file: Path) -> bool:
         """Writes a file like `send`, and returns whether the store has the bytes that were sent; see `hash_as_sent`.
 
-        A store that answers a put with the MD5 of what it has received confirms it by that. Other ETags, such as those
-        of parts and of encryption by KMS, say nothing about the bytes, so the object is read back.
+        An ETag that is the MD5 of the bytes confirms them. Others, such as those of parts and of encryption by KMS, say
+        nothing about the bytes, so the object is read back.
 
         Raises:
             StoreError: it could not be sent, or not be read back.

@@ -80,15 +80,9 @@ class S3Store:
         return f"{self.pipeline}/{plain}"
 
 
-def store_of(warehouse: S3Folder, pipeline: str, heads: dict[str, int] | None = None) -> ReadAheadStore:
-    """Returns the store of a pipeline for a process that coordinates checkpoints.
-
-    Args:
-        warehouse: the open folder that is the root of all pipelines.
-        pipeline: name of the pipeline.
-        heads: see `ReadAheadStore`.
-    """
-    return ReadAheadStore(S3Store(warehouse, pipeline), heads={} if heads is None else heads)
+def store_of(warehouse: S3Folder, pipeline: str) -> ReadAheadStore:
+    """Returns the store of a pipeline for a process that coordinates checkpoints."""
+    return ReadAheadStore(S3Store(warehouse, pipeline), heads=warehouse.heads.setdefault(pipeline, {}))
 
 
 def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:

@@ -301,10 +301,11 @@ FilesExist = Callable[[StateHandle], bool]
 class PlannedInputs:
     """Inputs per uid, in declaration order: state, dead letters, stored schema, adopted compaction, state left behind.
 
-    `kept` holds the folders of tables that continue, and None for operators that begin new tables. `operator_states`
-    holds the lists of the operators that declare any.
+    `slot` is that of the plan. `kept` holds the folders of tables that continue, and None for operators that begin new
+    tables. `operator_states` holds the lists of the operators that declare any.
     """
 
+    slot: Slot
     handles: Mapping[str, StateHandle]
     dead_letters: Mapping[str, StateHandle]
     kept: Mapping[str, str | None]
@@ -352,6 +353,7 @@ class InputPlanner:
             letters[uid], key = self.adopt_rows(path, slot.timeline, carried.dead_letters(uid))
             adopted |= key
         return PlannedInputs(
+            slot=slot,
             handles=handles,
             dead_letters=letters,
             kept={uid: carried.folder(uid) for uid in schemas},

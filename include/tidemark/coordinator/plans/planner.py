@@ -166,9 +166,9 @@ class Planner:
             return reading
         allow_removed = request.allow_non_restored_state
         inputs = self._input_planner.plan(pipeline, free.slot, parent, allow_removed=allow_removed)
-        # The id is put at the same time: what is read has to come behind the head, and before the plan (adr/0071).
+        # The id is put at the same time: these reads have to come behind the head, and before the plan (adr/0071).
         with self.objects.ahead(*read_behind_head(inputs.schemas.values(), parent.requests_seen), over_puts=1):
-            draft = self._draft(pipeline, request, parent, free.slot, reading, inputs)
+            draft = self._draft(pipeline, request, parent, reading, inputs)
             draft = replace(
                 self._without_expired_letters(pipeline, self._with_redrives(pipeline, draft, parent, reading)),
                 parent_revision=parent.revision,
@@ -294,14 +294,9 @@ class Planner:
         return replace(draft, dead_letters=hidden)
 
     def _draft(
-        self,
-        pipeline: Pipeline,
-        request: PlanRequest,
-        parent: Parent,
-        slot: Slot,
-        reading: _Reading,
-        inputs: PlannedInputs,
+        self, pipeline: Pipeline, request: PlanRequest, parent: Parent, reading: _Reading, inputs: PlannedInputs
     ) -> CheckpointPlan:
+        slot = inputs.slot
         refuse_older_positions(pipeline, parent, reading.ranges, {uid for uid, held in inputs.handles.items() if held})
         logical_ms = max(reading.logical_time_ms, parent.logical_time_ms or 0)
         hide = partial(self._hide_expired, slot, logical_ms)

@@ -6,6 +6,7 @@ reads, never correctness.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tidemark.coordinator.records.objects import Objects, Series, SlotEntry
@@ -95,12 +96,12 @@ class Timelines:
         folder, seen = f"timelines/{timeline}/", self._objects.seen_head(timeline)
         with self._objects.ahead(_around(timeline, seen) if seen else (), [folder] if seen else ()):
             sequence = keys.greatest(self._objects.list(folder))
-            if seen and sequence == seen:
-                sequence, entry = self._taken_from(timeline, sequence)
-            else:
-                # The listing may be newer than what was read with it, which would show its highest slot as free.
-                with self._objects.ahead(_around(timeline, sequence)):
-                    sequence, entry = self._taken_from(timeline, sequence)
+            # The listing may be newer than the slots read with it, and its highest slot seem free there.
+            is_fresh = seen and sequence == seen
+            with nullcontext() if is_fresh else self._objects.ahead(_around(timeline, sequence)):
+                entry = self.entry_at(timeline, sequence)
+                while (later := self._objects.slot(timeline, sequence + 1)) is not None:
+                    sequence, entry = sequence + 1, later
         self._objects.see_head(timeline, sequence)
         if entry is None and timeline != keys.FIRST_TIMELINE:
             raise NotFoundError(
@@ -108,13 +109,6 @@ class Timelines:
             )
         taken = entry is not None or given_up(self._objects, keys.slot_key(timeline, sequence)) is not None
         return Head(timeline=timeline, sequence=sequence if taken else 0, entry=entry)
-
-    def _taken_from(self, timeline: str, sequence: int) -> tuple[int, SlotEntry | None]:
-        """The highest taken slot from one on, with the entry that the timeline had reached there."""
-        entry = self.entry_at(timeline, sequence)
-        while (later := self._objects.slot(timeline, sequence + 1)) is not None:
-            sequence, entry = sequence + 1, later
-        return sequence, entry
 
     def entry(self, timeline: str, sequence: int) -> SlotEntry | None:
         """The entry of a slot; None if the slot is free, its number is 0, or its checkpoint was given up."""
