@@ -11,7 +11,7 @@ from tidemark.coordinator.checkpoints.coordinator import Publisher
 from tidemark.coordinator.plans.inputs import InputPlanner
 from tidemark.coordinator.plans.runs import Runs
 from tidemark.coordinator.records.claim_records import PromotionClaims
-from tidemark.coordinator.records.objects import Objects, encode
+from tidemark.coordinator.records.objects import Objects, SlotEntry, encode
 from tidemark.coordinator.records.states import (
     Aborted,
     Completed,
@@ -273,8 +273,10 @@ def void_counts_as_complete() -> Iterator[None]:
     """A sealed attempt reports that it is published, although a restore took its slot."""
     publish = Publisher.publish
 
-    def published(self: Publisher, plan: CheckpointPlan, sealed: Sealed) -> Completed | Subsumed:
-        done = publish(self, plan, sealed)
+    def published(
+        self: Publisher, plan: CheckpointPlan, sealed: Sealed, before: SlotEntry | None = None
+    ) -> Completed | Subsumed:
+        done = publish(self, plan, sealed, before)
         if isinstance(done, Subsumed):
             return Completed(checkpoint=Checkpoint(plan=plan, sealed=sealed, covered_until_ms=None))
         return done
