@@ -122,8 +122,8 @@ class S3Folder:
         access: its location, and the credentials.
         patient: retries for about a minute; for work in progress.
         quick: gives up after seconds; for answers that are needed at once, or that do not matter.
-        sent: sha256 of the newest objects that `send_compared` has written, by path, until they are needed.
-        heads: by pipeline, see `ReadAheadStore`.
+        sent: sha256 of the newest objects that `send_compared` has written, until they are needed.
+        heads: by location and pipeline, see `ReadAheadStore`.
         answered: set once the store has answered. Until then all requests are quick, so that a command whose store is
             away says so soon.
     """
@@ -132,8 +132,8 @@ class S3Folder:
     patient: Any
     quick: Any
     answered: Event = field(default_factory=Event)
-    sent: dict[str, str] = field(default_factory=dict)
-    heads: dict[str, dict[str, int]] = field(default_factory=dict)
+    sent: dict[tuple[S3Place, str], str] = field(default_factory=dict, compare=False)
+    heads: dict[tuple[S3Place, str], dict[str, int]] = field(default_factory=dict, compare=False)
 
     def __enter__(self) -> "S3Folder":
         return self
@@ -244,7 +244,7 @@ class S3Folder:
             return False
         if len(self.sent) >= _SENT:
             self.sent.pop(next(iter(self.sent)), None)
-        self.sent[path] = made
+        self.sent[self.place, path] = made
         return True
 
     def hash_as_sent(self, path: str) -> str | None:
@@ -253,7 +253,7 @@ class S3Folder:
         Raises:
             StoreError: it could not be read.
         """
-        return self.sent.pop(path, None) or self.hash_of(path)
+        return self.sent.pop((self.place, path), None) or self.hash_of(path)
 
     def fetch(self, path: str, file: Path) -> None:
         """Reads an object to a file.

@@ -82,7 +82,9 @@ class S3Store:
 
 def store_of(warehouse: S3Folder, pipeline: str) -> ReadAheadStore:
     """Returns the store of a pipeline for a process that coordinates checkpoints."""
-    return ReadAheadStore(S3Store(warehouse, pipeline), heads=warehouse.heads.setdefault(pipeline, {}))
+    return ReadAheadStore(
+        S3Store(warehouse, pipeline), heads=warehouse.heads.setdefault((warehouse.place, pipeline), {})
+    )
 
 
 def refuse_unconditional(warehouse: S3Folder, ids: WriteIds) -> None:
