@@ -13,7 +13,7 @@ from devstack.addresses import LOOPBACK, Addresses, accepts
 from devstack.processes import rotated_log, write_whole
 from devstack.services import Service, require_java, service_environment
 from tidemark import errors
-from tidemark.engine.session.installation import spark_home
+from tidemark.engine.session.installation import WORKER_DAEMON, spark_home
 from tidemark.errors import TidemarkError
 from tidemark.settings import Settings
 
@@ -94,6 +94,7 @@ def server_configuration(settings: Settings, addresses: Addresses) -> dict[str, 
         "spark.connect.grpc.binding.port": str(addresses.spark_port),
         "spark.connect.execute.manager.detachedTimeout": "20s",
         **FORGOTTEN_READS,
+        **WORKER_DAEMON,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         f"{delta}.snapshotPartitions": str(CORES),

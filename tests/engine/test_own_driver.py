@@ -22,15 +22,21 @@ from tidemark.engine.session.session import SparkSettings, open_session
 def seen(batches):
     import sys
     import pyarrow as pa
+    import pyspark
     import tidemark
+    zips = [place for place in sys.path_importer_cache if ".zip" in place or ".jar" in place]
     for _ in batches:
-        yield pa.RecordBatch.from_pydict({"python": [sys.executable], "package": [tidemark.__file__]})
+        yield pa.RecordBatch.from_pydict({
+            "python": [sys.executable], "package": [tidemark.__file__], "spark": [pyspark.__file__], "zips": [zips]
+        })
 
 conf = {"spark.executorEnv.PYTHONPATH": sys.argv[3]} if len(sys.argv) > 3 else {}
 spark = open_session(SparkSettings(master="local[1]", jars=Path(sys.argv[1]), conf=conf), "tests", 1)
-(row,) = spark.range(1).mapInArrow(seen, "python STRING, package STRING").collect()
+(row,) = spark.range(1).mapInArrow(seen, "python STRING, package STRING, spark STRING, zips ARRAY<STRING>").collect()
 spark.stop()
 assert (row.python, row.package) == (sys.executable, tidemark.__file__), row
+import pyspark
+assert (row.spark, row.zips) == (pyspark.__file__, []), row
 print(row.package)
 """
 OTHER = f"""#!/bin/sh

@@ -5,7 +5,7 @@ Importing this module does not import pyspark.
 
 import re
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[2]
 S3_PROFILE = "s3"
 """Name of the folder of jars for a warehouse in a bucket."""
 _SCALA = "2.13"
+WORKER_DAEMON: Mapping[str, str] = {"spark.python.daemon.module": "tidemark.engine.session.worker_daemon"}
+"""Settings of a driver whose workers run on this machine, with this installation."""
 
 
 def spark_home() -> Path:

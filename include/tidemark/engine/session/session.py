@@ -26,7 +26,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState, extract_retry_info
 
 from tidemark.engine.session.class_archive import is_own_process, jar_conf
-from tidemark.engine.session.installation import PACKAGE, package_path
+from tidemark.engine.session.installation import PACKAGE, WORKER_DAEMON, package_path
 from tidemark.engine.session.parallelism import server_parallelism, task_conf
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.model.core.connect_address import add_parameter, parameters_of
@@ -283,7 +283,7 @@ def _classic(settings: SparkSettings, owner: str) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName(f"tidemark {owner}")
     jars = jar_conf(settings.master, [settings.jars, settings.s3_jars], settings.conf, _SPARK_HOME)
     is_own = is_own_process(settings.master)
-    python = _python_path(settings.conf) if is_own else {}
+    python = {**_python_path(settings.conf), **WORKER_DAEMON} if is_own else {}
     for name, value in {**STATIC_CONF, **SESSION_CONF, **settings.conf, **jars, **python}.items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
