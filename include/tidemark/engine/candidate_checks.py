@@ -64,8 +64,12 @@ def refuse_overflow(check: LimitCheck) -> None:
         StateOverflowError: a key is too large; the message names the field and the key.
         EngineError, StoreError: see the look-up.
     """
-    schema = limited_schema(check.plan.schemas[check.uid])
-    if schema is None or not check.files or not check.plan.handles[check.uid]:
+    schema, warehouse = limited_schema(check.plan.schemas[check.uid]), check.warehouse
+    handle = check.plan.handles[check.uid]
+    if schema is None or not check.files or not handle:
+        return
+    if warehouse.candidate is not None and schema.is_portable and check.rows <= FEW_KEYS:
+        warehouse.candidate.refuse_overflow(schema, warehouse.groups(handle), check.files, check.now)
         return
     with translate_spark_errors():
         found = finish_rows(check.warehouse.session, _rows(check, schema), schema, check.now)
@@ -78,6 +82,8 @@ def _rows(check: LimitCheck, schema: OperatorSchema) -> DataFrame:
     return added.unionAll(check.warehouse.stored_of(schema, check.plan.handles[check.uid], added, check.rows))
 
 
+FEW_KEYS = 65_536
+"""Keys that this process looks up: before it has planned a query, Spark takes longer."""
 _PLACE = ("topic", "partition", "offset", "timestamp", "event_time")
 
 
@@ -138,14 +144,21 @@ def judge_in_spark(gate: Gate, candidate: Candidate) -> Verdict:
         EngineError: Spark failed.
     """
     with translate_spark_errors():
-        return judge(gate, candidate, _validated)
+        return judge(gate, candidate, _Validator())
 
 
-def _validated(frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
-    import great_expectations as gx
+class _Validator:
+    """Validates the frames of one candidate, in one context of Great Expectations: to make one costs as much."""
 
-    # Without persist=False, GX would cache the frame and never release it; the records are already cached.
-    context = quiet_context(gx)
-    source = context.data_sources.add_spark("candidate", persist=False)
-    asset = source.add_dataframe_asset("frame")
-    return run_suite(gx, asset, frame, expectations)
+    def __init__(self) -> None:
+        self._source: Any = None
+        self._frames = 0
+
+    def __call__(self, frame: DataFrame, expectations: Sequence[Any]) -> Sequence[Any]:
+        import great_expectations as gx
+
+        if self._source is None:
+            # Without persist=False, GX would cache the frame and never release it; the records are already cached.
+            self._source = quiet_context(gx).data_sources.add_spark("candidate", persist=False)
+        self._frames += 1
+        return run_suite(gx, self._source.add_dataframe_asset(f"frame {self._frames}"), frame, expectations)

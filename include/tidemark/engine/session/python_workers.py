@@ -4,12 +4,13 @@ A worker has this release of Tidemark and the same libraries. It has no pipeline
 and classes of authors are pickled by value.
 """
 
+import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +26,8 @@ from tidemark.model.core.types import FieldType
 
 cloudpickle: Any = _untyped
 _OURS = "tidemark"
+_REGISTRY = Lock()
+"""The modules that are pickled by value are those of the whole process."""
 
 
 def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
@@ -35,7 +38,7 @@ def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
         authors: functions and classes of an author. They, and everything they use from neighbouring files, are sent by
             value; libraries are imported by the worker.
     """
-    with _by_value(_modules(authors)):
+    with _REGISTRY, _by_value(_modules(authors)):
         made: bytes = cloudpickle.dumps(value)
         return made
 
@@ -43,14 +46,15 @@ def pickle_by_value(value: Any, authors: Iterable[object]) -> bytes:
 def _modules(authors: Iterable[object]) -> list[ModuleType]:
     named = {getattr(a, "__module__", None) or type(a).__module__ for a in authors}
     own = [sys.modules[name] for name in named if name in sys.modules and name.split(".")[0] != _OURS]
-    folders = {found.parent for m in own if (found := _file(m)) is not None}
-    beside = [m for m in list(sys.modules.values()) if (found := _file(m)) is not None and found.parent in folders]
-    return list({id(m): m for m in (*own, *beside) if m.__name__ != "__main__"}.values())
+    folders = {folder for m in own if (folder := _folder(m)) is not None}
+    near = [m for m in list(sys.modules.values()) if _folder(m) in folders]
+    return list({id(m): m for m in (*own, *near) if m.__name__ != "__main__"}.values())
 
 
-def _file(module: ModuleType) -> Path | None:
+def _folder(module: ModuleType) -> str | None:
+    # Of thousands of modules: paths as objects would take a tenth of a second.
     name = getattr(module, "__file__", None)
-    return None if name is None else Path(name)
+    return None if name is None else os.path.dirname(name)  # noqa: PTH120
 
 
 @contextmanager
