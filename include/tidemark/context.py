@@ -224,11 +224,15 @@ class Context:
     def warehouse_of(self, spark: "SparkSession") -> "SparkWarehouse":
         """Returns the warehouse as a Spark session sees it; workers may have no credentials for a bucket."""
         from tidemark.engine.state.state_files import SparkWarehouse
+        from tidemark.readers.candidate_state import CandidateState
         from tidemark.storage.parquet_folder import write_table
 
         at, to, files = self.warehouse, partial(write_table, self.warehouse.root), self.tables.files_of
         root, of = spark_root(at.root), self._key_reader if at.bucket is None else None
-        return SparkWarehouse(session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to)
+        own = CandidateState(warehouse=at.root)
+        return SparkWarehouse(
+            session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to, candidate=own
+        )
 
     def _key_reader(self, *of: Any) -> "KeyReader":
         from tidemark.readers.state_reader import key_reader

@@ -14,6 +14,7 @@ from tidemark.engine.state.state_files import SparkWarehouse
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.state.compaction import LevelMerge
+from tidemark.readers.candidate_state import CandidateState
 from tidemark.readers.state_reader import key_reader
 from tidemark.storage.parquet_folder import write_table
 from tidemark.tables.delta_tables import DeltaTables
@@ -30,7 +31,14 @@ def warehouse_of(spark: SparkSession, root: Path, *, by_workers: bool = True) ->
     tables = DeltaTables(warehouse=str(root), clock=ManualClock())
     reader = partial(key_reader, str(root)) if by_workers else None
     write = partial(write_table, str(root))
-    return SparkWarehouse(session=spark, root=str(root), files_of=tables.files_of, worker_reader=reader, write=write)
+    return SparkWarehouse(
+        session=spark,
+        root=str(root),
+        files_of=tables.files_of,
+        worker_reader=reader,
+        write=write,
+        candidate=CandidateState(warehouse=str(root)),
+    )
 
 
 def merge_both_ways(spark: SparkSession, root: Path) -> Callable[[LevelMerge], WrittenRun]:

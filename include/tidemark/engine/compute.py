@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.declare.arrival import upstream_of
 from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.operators import Fold, Process
 from tidemark.declare.pipeline import Pipeline
 from tidemark.engine.candidate_checks import Candidate, LimitCheck, judge_in_spark, refuse_miscounted, refuse_overflow
+from tidemark.engine.early_work import EarlyWork, OperatorSteps
 from tidemark.engine.fold.closings import ClosedWindows, ClosingTask, close_windows
 from tidemark.engine.fold.fold import FoldTask, named_overflows, write_fold
 from tidemark.engine.fold.joined_pairs import JoiningBatch, join_batch
@@ -25,24 +25,20 @@ from tidemark.engine.process.process_frame import ProcessFrame
 from tidemark.engine.process.process_operator import ProcessTask, rows_to_send, run_flat_map, run_process
 from tidemark.engine.process.subtasks import held_keys
 from tidemark.engine.read.batch_reader import BatchReader, DecodedBatch, RedrivenLetters
-from tidemark.engine.read.batch_stats import counts_of
-from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables, join_states
-from tidemark.engine.read.erased_keys import blocked_column
-from tidemark.engine.read.frames import NO_PATH, applied_sql, dead_letters, late_sql, with_computed
-from tidemark.engine.read.several_inputs import records_of_inputs, refused_of_inputs
+from tidemark.engine.read.broadcast_states import BroadcastStates, copied_frame, copy_tables
+from tidemark.engine.read.frames import NO_PATH, applied_sql, late_sql
+from tidemark.engine.read.operator_records import OperatorRecords
 from tidemark.engine.read.source import KafkaOptions, read_ranges, refuse_recreated
 from tidemark.engine.session.python_workers import encode_emitted
 from tidemark.engine.session.spark_errors import translate_spark_errors
 from tidemark.engine.state.state_files import SparkWarehouse
-from tidemark.engine.write.parquet_writer import RunSize, files_for, paths_of, write_rows
+from tidemark.engine.write.parquet_writer import RunSize, paths_of, write_rows
 from tidemark.formats.envelope import has_headers
 from tidemark.model.checkpoint.manifest import BatchFacts, Verdict
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import letter_place
 from tidemark.model.checkpoint.sinks import ROW_ID
-from tidemark.model.core.names import operator_of
 from tidemark.model.core.ttl import Now
-from tidemark.model.core.types import FieldType
 from tidemark.model.kinds.base.sql import overflows_of
 from tidemark.model.retention.erasure import Blocked, blocked_in_letters, none_blocked
 from tidemark.ports import ForeignTables, Log, UidCounts, WrittenRun
@@ -146,10 +142,9 @@ class SparkBatch:
         self._intake = intake
         self._folders = folders
         self._runs: dict[str, list[str]] = {}
-        self._blocked = compute.blocked(plan)
         self.facts = intake.tally.facts(plan)
         self._copies = copies
-        self._read = intake.tally.records
+        self._read, self._bytes = intake.tally.records, intake.tally.bytes
         self._broadcast = BroadcastStates(
             warehouse=compute.warehouse, pipeline=compute.pipeline, plan=plan, now=self._now, runs=self._runs
         )
@@ -157,28 +152,38 @@ class SparkBatch:
         copied = {t: UidCounts(applied=len(copies.get(t, ())), dead_lettered=0) for t in compute.pipeline.tables}
         self.counts = intake.tally.counts(compute.pipeline, plan) | copied
         self.uids = compute.pipeline.uids
-        self._processed: dict[str, ProcessFrame | ClosedWindows] = {}
-        self._failing: dict[str, ProcessFrame] = {}
         self._due: dict[str, DueKeys] = {}
-        self._letters_again = compute.redriven(plan)
-        self._redriven: dict[str, DataFrame] = {}
+        self._records = OperatorRecords(
+            pipeline=compute.pipeline,
+            plan=plan,
+            intake=intake,
+            blocked=compute.blocked(plan),
+            letters_again=compute.redriven(plan),
+            states=self._broadcast,
+        )
+        steps = OperatorSteps(
+            fold=self._fold, call=self._run_function, letters=self._write_letters, emitted=self._write_emitted
+        )
+        self._early = EarlyWork(self._records, folders, steps)
         self._note_schemas()
 
     def prepare(self, uid: str) -> UidCounts:
         """Counts emitted and joined records, which are known only now, and runs the function of an operator."""
         compute = self._compute
+        self._early.start_operators(self.counts, self._runs)
         operator = next((o for o in compute.pipeline.operators if o.uid == uid), None)
         if operator is not None and uid not in self.counts:
-            self.counts[uid] = self._counted(uid, compute.pipeline.inputs_of(operator))
-        if uid in self._letters_again:
+            self.counts[uid] = self._records.counted(uid, compute.pipeline.inputs_of(operator))
+        if uid in self._records.letters_again:
             self._redrive(uid)
         if isinstance(operator, Fold | IntervalJoin) and operator.window is not None:
-            self._processed[uid] = self._close(operator)
-            self.counts[uid] = replace(self.counts[uid], emitted=self._processed[uid].emitted)
+            self._records.processed[uid] = self._close(operator)
+            self.counts[uid] = replace(self.counts[uid], emitted=self._records.processed[uid].emitted)
         if isinstance(operator, Process | FlatMap) and self._is_called(uid):
-            done = self._run_function(operator)
-            self._processed[uid] = self._failing[uid] = done
+            done = self._early.result("call", uid, lambda: self._run_function(operator))
+            self._records.processed[uid] = self._records.failing[uid] = done
             self.counts[uid] = done.counted(self.counts[uid], self._failed_again(uid))
+            self._early.start_outputs(uid, self.counts)
             if done.passed is not None:
                 self._intake.written[uid] = done.passed
             self._remember_refused(uid)
@@ -188,15 +193,15 @@ class SparkBatch:
         compute, uid = self._compute, operator.uid
         record = shape_of_records(compute.pipeline, operator)
         if isinstance(operator, FlatMap):
-            applied = self._numbered(uid).where(applied_sql(self._plan.schemas[uid]))
-            again = self._letters_again[uid].blocked if uid in self._letters_again else ()
-            return run_flat_map(operator, record, applied, [*self._blocked, *again])
+            applied = self._records.numbered(uid).where(applied_sql(self._plan.schemas[uid]))
+            again = self._records.letters_again[uid].blocked if uid in self._records.letters_again else ()
+            return run_flat_map(operator, record, applied, [*self._records.blocked, *again])
         task = ProcessTask(
             warehouse=compute.warehouse,
             plan=self._plan,
             operator=operator,
             record=record,
-            records=self._numbered(uid) if self.counts[uid].applied else None,
+            records=self._records.numbered(uid) if self.counts[uid].applied else None,
             applied=self.counts[uid].applied,
             broadcast=self._broadcast.values() if operator.takes_broadcast else {},
             due=self._find_due(uid),
@@ -221,7 +226,7 @@ class SparkBatch:
     def _close(self, operator: Fold | IntervalJoin) -> ClosedWindows:
         uid, applied = operator.uid, self.counts[operator.uid].applied
         is_updated, warehouse = isinstance(operator, Fold) and operator.emit == "update", self._compute.warehouse
-        records = (self._numbered if is_updated else self._records)(uid) if applied else None
+        records = (self._records.numbered if is_updated else self._records.of)(uid) if applied else None
         if isinstance(operator, IntervalJoin):
             batch = JoiningBatch(warehouse=warehouse, plan=self._plan, join=operator, now=self._now, applied=applied)
             return join_batch(batch, records)
@@ -231,7 +236,7 @@ class SparkBatch:
             uid=uid,
             row=operator.outputs[0].emitted,
             now=self._now,
-            is_fed=self._is_fed(uid),
+            is_fed=self._records.is_fed(uid),
             applied=applied,
             updates=is_updated,
             late=self._late_records(uid),
@@ -252,39 +257,44 @@ class SparkBatch:
         if not schema.keeps_late or not (counts.late or counts.redriven):
             return None
         with translate_spark_errors():
-            late = self._numbered(uid).where(late_sql(schema) or "false")
+            late = self._records.numbered(uid).where(late_sql(schema) or "false")
             return late, late.count() if counts.redriven else counts.late
 
     def write_run(self, uid: str, folder: str) -> WrittenRun:
         """Folds the batch by the operator's key, or copies a foreign table, and writes the files; see `ports.Batch`."""
-        if uid in self._processed:
-            run, schema = self._processed[uid].run, self._plan.schemas[uid]
-            if not self._processed[uid].written:
+        if uid in self._records.processed:
+            run, schema = self._records.processed[uid].run, self._plan.schemas[uid]
+            if not self._records.processed[uid].written:
                 return WrittenRun(rows=0, files=())
             if run is None:
                 done = self._intake.written[uid]
             else:
-                guard = nullcontext() if uid in self._failing else named_overflows(self._records(uid), schema)
+                guard = (
+                    nullcontext() if uid in self._records.failing else named_overflows(self._records.of(uid), schema)
+                )
                 with guard, translate_spark_errors():
                     done = self._sorted(uid, run, folder)
         elif uid in self._copies:
             done = self._copy(uid, folder)
         else:
             written = self._intake.written.get(uid)
-            done = self._fold(uid, folder) if written is None else written
-            with overflows_of(uid):
-                refuse_overflow(self._limits(uid, paths_of(done, folder), done.rows))
+            done = self._early.result("fold", uid, lambda: self._fold(uid, folder, written))
         self._runs[uid] = paths_of(done, folder)
         return done
 
     def write_dead_letters(self, uid: str, folder: str) -> WrittenRun:
         """Writes the operator's dead letters ordered by position; see `ports.Batch`."""
-        letters = self._letters(uid)
+        return self._early.result("letters", uid, lambda: self._write_letters(uid, folder))
+
+    def _write_letters(self, uid: str, folder: str) -> WrittenRun:
+        letters = self._records.letters(uid)
         with translate_spark_errors():
-            is_encoded = self._fed_with(uid) is None or bool(self._plan.schemas[uid].several_inputs)
+            is_encoded = self._records.fed_with(uid) is None or bool(self._plan.schemas[uid].several_inputs)
             letters = letters if is_encoded else encode_emitted(letters)
             order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
-            done = self._write(letters, order, folder, files_for(wanted, self._plan.dead_letters[uid]))
+            batch = self._bytes if is_encoded and uid not in self._records.redriven else None
+            size = RunSize.of(wanted, self._plan.dead_letters[uid], batch)
+            done = write_rows(letters, order, self._compute.warehouse.folder(folder), size, order)
         if not self._intake.is_kept:
             # They were read a second time.
             self._compute.refuse_recreated(self._plan)
@@ -293,17 +303,20 @@ class SparkBatch:
 
     def write_emitted(self, uid: str, folder: str) -> WrittenRun:
         """Writes the records that a process emitted, ordered by position; see `ports.Batch`."""
+        return self._early.result("emitted", uid, lambda: self._write_emitted(uid, folder))
+
+    def _write_emitted(self, uid: str, folder: str) -> WrittenRun:
         order = [name for name, _ in ROW_ID[1:]]
         with translate_spark_errors():
-            done = self._emitting(uid)
+            done = self._records.emitting(uid)
             rows = rows_to_send(self._plan, uid, done.sunk(uid))
-            files = files_for(done.emitted[uid], self._plan.sinks[uid].handle)
-            return self._write(rows, order, folder, files)
+            size = RunSize.of(done.emitted[uid], self._plan.sinks[uid].handle)
+            return write_rows(rows, order, self._compute.warehouse.folder(folder), size, order)
 
     def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:
         """Returns the records that a process emitted as Arrow in this process; see `ports.Batch`."""
         with translate_spark_errors():
-            rows = self._emitting(uid).sunk(uid).orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
+            rows = self._records.emitting(uid).sunk(uid).orderBy(*(name for name, _ in ROW_ID[1:])).toArrow()
         for part in rows.to_batches(max_chunksize=1000):
             yield from part.to_pylist(maps_as_pydicts="strict")
 
@@ -312,10 +325,10 @@ class SparkBatch:
         lettered = [uid for uid, counts in self.counts.items() if counts.dead_lettered]
         if not any(map(self._rejects_later, lettered)):
             return self._intake.tally.rejected
-        if len(lettered) == 1 and not self._is_fed(lettered[0]):
+        if len(lettered) == 1 and not self._records.is_fed(lettered[0]):
             return self.counts[lettered[0]].dead_lettered
         with translate_spark_errors():
-            places = [self._letters(uid).select("topic", "partition", "offset") for uid in lettered]
+            places = [self._records.letters(uid).select("topic", "partition", "offset") for uid in lettered]
             return reduce(DataFrame.unionAll, places).distinct().count()
 
     def refuse_recreated(self) -> None:
@@ -326,7 +339,7 @@ class SparkBatch:
     def judge(self, runs: Mapping[str, Sequence[str]]) -> Verdict:
         """Runs the pipeline's gate on the candidate; see `ports.Batch`."""
         gate = self._compute.pipeline.gate
-        if gate is None or not (self._intake.inputs or self._redriven):
+        if gate is None or not (self._intake.inputs or self._records.redriven):
             return Verdict()
         candidate = Candidate(
             warehouse=self._compute.warehouse,
@@ -345,12 +358,13 @@ class SparkBatch:
 
     def close(self) -> None:
         """Releases cached frames."""
+        self._early.close()
         self._intake.release()
         with translate_spark_errors():
             self._broadcast.release()
-            for records in self._redriven.values():
+            for records in self._records.redriven.values():
                 records.unpersist()
-        for done in (*self._processed.values(), *self._due.values()):
+        for done in (*self._records.processed.values(), *self._due.values()):
             done.release()
 
     def _note_schemas(self) -> None:
@@ -362,19 +376,19 @@ class SparkBatch:
 
     def _redrive(self, uid: str) -> None:
         """Reads the dead letters that an operator gets again, and adds them to its counts."""
-        letters = self._letters_again[uid]
+        letters = self._records.letters_again[uid]
         with translate_spark_errors():
-            self._redriven[uid] = letters.decoded().persist()
-            self.counts[uid] = letters.counted(self.counts[uid], self._joined(uid, self._redriven[uid]))
+            self._records.redriven[uid] = letters.decoded().persist()
+            self.counts[uid] = letters.counted(self.counts[uid], self._records.joined(uid, self._records.redriven[uid]))
         self._note_schemas()
 
     def _failed_again(self, uid: str) -> int:
-        if uid not in self._redriven or not self._failing[uid].failed:
+        if uid not in self._records.redriven or not self._records.failing[uid].failed:
             return 0
         with translate_spark_errors():
-            again = self._redriven[uid]
-            again = again if self._is_fed(uid) else again.withColumn("_path", F.expr(NO_PATH))
-            return self._failing[uid].count_failed(again)
+            again = self._records.redriven[uid]
+            again = again if self._records.is_fed(uid) else again.withColumn("_path", F.expr(NO_PATH))
+            return self._records.failing[uid].count_failed(again)
 
     def _remember_refused(self, uid: str) -> None:
         """Finds the redriven records that a process refused again, if a sink is behind it; see `Ack.refused_again`."""
@@ -383,41 +397,27 @@ class SparkBatch:
             return
         place = ["topic", "partition", "offset"]
         with translate_spark_errors():
-            again = self._redriven[uid].select(*place).distinct()
-            found = self._letters(uid).join(again, place, "left_semi").select(*place, "path").collect()
+            again = self._records.redriven[uid].select(*place).distinct()
+            found = self._records.letters(uid).join(again, place, "left_semi").select(*place, "path").collect()
         refused = redrive.coverage_at({letter_place(row.asDict()) for row in found})
         self.counts[uid] = replace(self.counts[uid], refused_records=refused)
 
-    def _counted(self, uid: str, names: Sequence[str]) -> UidCounts:
-        if not any(map(self._got_from, names)):
-            return UidCounts(applied=0, dead_lettered=0)
-        with translate_spark_errors():
-            return counts_of(self._records(uid), self._plan.schemas[uid])
+    def _fold(self, uid: str, folder: str, written: WrittenRun | None = None) -> WrittenRun:
+        done = written or write_fold(self._records.of(uid), self._fold_task(uid, folder))
+        with overflows_of(uid):
+            refuse_overflow(self._limits(uid, paths_of(done, folder), done.rows))
+        return done
 
-    def _got_from(self, name: str) -> int:
-        """Returns how many records a source or an output brings."""
-        return self._read.get(name, 0) if name in self._compute.pipeline.sources else self._emitted_by(name)
-
-    def _emitted_by(self, output: str) -> int:
-        return sum(done.emitted.get(output, 0) for done in self._processed.values())
-
-    def _emitting(self, output: str) -> ProcessFrame | ClosedWindows:
-        return self._processed[operator_of(output, self._plan.schemas)]
-
-    def _outputs(self) -> dict[str, ProcessFrame | ClosedWindows]:
-        """Returns the frame of each output, by its uid."""
-        return {output: done for done in self._processed.values() for output in done.emitted}
-
-    def _fold(self, uid: str, folder: str) -> WrittenRun:
-        task = FoldTask(
+    def _fold_task(self, uid: str, folder: str) -> FoldTask:
+        return FoldTask(
             plan=self._plan,
             uid=uid,
             now=self._now,
             at_most=self.counts[uid].applied,
             folder=self._compute.warehouse.folder(folder),
-            emitted=self._is_fed(uid),
+            emitted=self._records.is_fed(uid),
+            batch=None if self._records.is_fed(uid) or self._plan.schemas[uid].joins else self._bytes,
         )
-        return write_fold(self._records(uid), task)
 
     def _limits(self, uid: str, files: Sequence[str], rows: int) -> LimitCheck:
         warehouse = self._compute.warehouse
@@ -431,69 +431,14 @@ class SparkBatch:
     def _sorted(self, uid: str, run: DataFrame, folder: str) -> WrittenRun:
         schema = self._plan.schemas[uid]
         order = ["_key_group", *(k.name for k in schema.keys)]
-        at_most = self._processed[uid].written if uid in self._processed else self.counts[uid].applied
+        at_most = self._records.processed[uid].written if uid in self._records.processed else self.counts[uid].applied
         size, target = RunSize.of(at_most, self._plan.handles[uid]), self._compute.warehouse.folder(folder)
         if (passed := self._passed(uid)) is not None:
             target = passed.replaced_in(target)
         return write_rows(run, order, target, size, schema.bounded_columns)
 
-    def _records(self, uid: str) -> DataFrame:
-        """Returns the records that an operator gets, including joins; called only if it has any."""
-        schema = self._plan.schemas[uid]
-        pipeline, frames = self._compute.pipeline, self._frames()
-        if schema.several_inputs:
-            found = [records_of_inputs(pipeline, self._plan, uid, frames)]
-        else:
-            found = [self._joined(uid, frame) for name, frame in frames.items() if uid in pipeline.readers(name)]
-        dropped = blocked_column(schema, self._blocked)
-        kept = found if dropped is None else [frame.where(~dropped) for frame in found]
-        if uid in self._redriven:
-            kept.append(self._letters_again[uid].kept(self._joined(uid, self._redriven[uid])))
-        return reduce(DataFrame.unionByName, kept)
-
-    def _frames(self) -> dict[str, DataFrame]:
-        """Returns the records of every output and input that has some, by its name."""
-        emitted = {name: done.records(name) for name, done in self._outputs().items() if done.emitted[name]}
-        return emitted | self._intake.frames
-
-    def _joined(self, uid: str, records: DataFrame) -> DataFrame:
-        """Adds joined rows, and what the operator computes of a record, unless decoding has computed it."""
-        schema = self._plan.schemas[uid]
-        found = join_states(records, schema.joins, self._broadcast)
-        return with_computed(found, [schema], self._plan) if self._is_fed(uid) or schema.is_decided_by_joins else found
-
-    def _letters(self, uid: str) -> DataFrame:
-        """Returns the operator's dead letters: undecoded records, those without a key, and failures of its function."""
-        schema = self._plan.schemas[uid]
-        if schema.several_inputs:
-            failed = self._failing[uid].letters if uid in self._failing else None
-            dropped = blocked_column(schema, self._blocked)
-            return refused_of_inputs(self._compute.pipeline, self._plan, uid, self._frames(), dropped, failed)
-        letters = dead_letters(self._records(uid), schema, emitted := self._fed_with(uid))
-        if uid in self._failing and self._failing[uid].failed:
-            letters = letters.unionByName(self._failing[uid].letters(self._numbered(uid), emitted))
-        return letters
-
     def _rejects_later(self, uid: str) -> bool:
         """Whether an operator has dead letters that the batch statistics miss: of a join, a function, a redrive."""
-        failed = uid in self._failing and self._failing[uid].failed > 0
+        failed = uid in self._records.failing and self._records.failing[uid].failed > 0
         joined = self._plan.schemas[uid].is_decided_by_joins
-        return failed or joined or self.counts[uid].refused_again > 0 or self._is_fed(uid)
-
-    def _is_fed(self, uid: str) -> bool:
-        """Whether an operator gets records that another one emitted, with `_path`."""
-        return upstream_of(self._compute.pipeline, uid) is not None
-
-    def _fed_with(self, uid: str) -> FieldType | None:
-        """Returns the struct of the records that another operator emits for an operator; None if it reads an input."""
-        pipeline = self._compute.pipeline
-        upstream = upstream_of(pipeline, uid)
-        return None if upstream is None else pipeline.input_record(upstream)
-
-    def _numbered(self, uid: str) -> DataFrame:
-        """Returns the same records with the column `_path`, which is empty for records of a source."""
-        records = self._records(uid)
-        return records if self._is_fed(uid) else records.withColumn("_path", F.expr(NO_PATH))
-
-    def _write(self, rows: DataFrame, order: Sequence[str], folder: str, files: int) -> WrittenRun:
-        return write_rows(rows, order, self._compute.warehouse.folder(folder), RunSize(files), order)
+        return failed or joined or self.counts[uid].refused_again > 0 or self._records.is_fed(uid)

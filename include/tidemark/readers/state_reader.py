@@ -128,10 +128,10 @@ def relation_of(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group]
     for group in groups:
         table = group.segment.path if schema.layout(group.segment.path) is not None else ""
         paths.setdefault(table, []).extend(join_path(warehouse, group.segment.path, f.path) for f in group.files)
-    return Relation(parts=tuple((_readable(found), _mapping(schema, table)) for table, found in paths.items()))
+    return Relation(parts=tuple((readable(found), _mapping(schema, table)) for table, found in paths.items()))
 
 
-def _readable(files: Sequence[WarehousePath]) -> Any:
+def readable(files: Sequence[WarehousePath]) -> Any:
     """Returns files of one layout: paths for DuckDB's own reader, or a dataset for a bucket, which reads on demand."""
     places = [arrow_place(path) for path in files]
     if not isinstance(files[0], BucketPath):

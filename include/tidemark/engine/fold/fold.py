@@ -48,7 +48,7 @@ class FoldTask:
 
     plan: the plan that is executed. uid: uid of the fold. now: the clocks after the batch; not used unless a field has
     a limit. at_most: upper bound of the number of records. folder: folder of the run. emitted: whether a process
-    emitted the records.
+    emitted the records. batch: see `RunSize.of`.
     """
 
     plan: CheckpointPlan
@@ -57,6 +57,7 @@ class FoldTask:
     at_most: int
     folder: RunFolder
     emitted: bool = False
+    batch: int | None = None
 
 
 def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = None) -> WrittenRun:
@@ -76,7 +77,7 @@ def write_fold(records: DataFrame, task: FoldTask, observed: Observed | None = N
     order = ["_key_group", *(key.name for key in schema.keys)]
     with named_overflows(records, schema), translate_spark_errors():
         run = fold(records, schema, task.plan, task.now, emitted=task.emitted)
-        size, bounded = RunSize.of(task.at_most, task.plan.handles[task.uid]), schema.bounded_columns
+        size, bounded = RunSize.of(task.at_most, task.plan.handles[task.uid], task.batch), schema.bounded_columns
         return write_rows(run, order, task.folder, size, bounded, observed)
 
 

@@ -58,11 +58,7 @@ class BroadcastStates:
         """
         for broadcast in self.pipeline.broadcast:
             if broadcast.uid not in self._values:
-                rows: list[dict[str, Any]] = []
-                with translate_spark_errors():
-                    state = self._kept[broadcast.uid] if broadcast.uid in self._kept else self._state(broadcast)
-                    if state is not None:
-                        rows = _rows(state.toArrow(), broadcast.source.schema)
+                rows = _rows(self._table(broadcast), broadcast.source.schema)
                 self._values[broadcast.uid] = broadcast_records(broadcast, rows)
         return self._values
 
@@ -91,6 +87,18 @@ class BroadcastStates:
         for frame in self._kept.values():
             frame.unpersist()
         self._kept.clear()
+
+    def _table(self, broadcast: Broadcast) -> pa.Table | None:
+        """Returns the rows of a state, from this process where it can read them."""
+        schema, handle = self.plan.schemas[broadcast.uid], self.plan.handles[broadcast.uid]
+        candidate, files = self.warehouse.candidate, self.runs.get(broadcast.uid, ())
+        if candidate is not None and schema.is_portable and broadcast.uid not in self._kept:
+            groups = self.warehouse.groups(handle)
+            at_most = broadcast.max_keys + 1
+            return candidate.rows(schema, groups, files, self.now, at_most) if groups or files else None
+        with translate_spark_errors():
+            state = self._kept[broadcast.uid] if broadcast.uid in self._kept else self._state(broadcast)
+            return None if state is None else state.toArrow()
 
     def _declared(self, uid: str) -> Broadcast:
         return next(b for b in self.pipeline.broadcast if b.uid == uid)
@@ -134,7 +142,9 @@ def _with_row(records: DataFrame, join: Join, states: BroadcastStates) -> DataFr
     return found.withColumn("record", record.withField(join.uid, F.col("_row"))).drop("_row", *marks)
 
 
-def _rows(found: pa.Table, record: FieldType) -> list[dict[str, Any]]:
+def _rows(found: pa.Table | None, record: FieldType) -> list[dict[str, Any]]:
+    if found is None:
+        return []
     names = [name for name, _ in record.fields]
     columns = [stored_reader(of.with_null(True))(found[name].combine_chunks()) for name, of in record.fields]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

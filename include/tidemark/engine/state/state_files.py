@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from tidemark.engine.write.parquet_writer import ArrowSystem, RunFolder, this_machine
 from tidemark.model.checkpoint.manifest import WrittenRun
 from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.key_groups import KeyGroupRange
@@ -31,6 +33,20 @@ The table has the key columns. Of each key only the newest rows are returned, an
 """
 WorkerReader = Callable[[OperatorSchema, Sequence[Group], str], KeyReader]
 """Returns a reader of groups of a state. The text is a condition on rows of due timers, in DuckDB's SQL; "" = none."""
+
+
+class CandidateReader(Protocol):
+    """Reads small states of a candidate in this process."""
+
+    def rows(
+        self, schema: OperatorSchema, groups: Sequence[Group], files: Sequence[str], now: Now, at_most: int
+    ) -> pa.Table:
+        """Returns the resolved rows of stored groups and a run; see `readers.candidate_state`."""
+
+    def refuse_overflow(self, schema: OperatorSchema, groups: Sequence[Group], files: Sequence[str], now: Now) -> None:
+        """Raises if a key of a run, merged with its stored rows, is too large; see `readers.candidate_state`."""
+
+
 _SMALL = 500_000
 """Up to this many keys are sent to every task, so that stored rows are filtered as they are read."""
 
@@ -47,6 +63,7 @@ class SparkWarehouse:
             credentials are renewed.
         worker_reader: reads stored rows in Spark's workers; None = they may have no access to the files.
         write: writes rows of this process to a folder of the warehouse, given by its path; None = only Spark writes.
+        candidate: reads small states in this process; None = only Spark reads.
     """
 
     session: SparkSession
@@ -55,6 +72,7 @@ class SparkWarehouse:
     arrow: ArrowSystem = this_machine
     worker_reader: WorkerReader | None = None
     write: Callable[[str, pa.Table, str, Callable[[Path], WrittenRun]], WrittenRun] | None = None
+    candidate: CandidateReader | None = None
 
     def reader_of(self, handle: StateHandle, held: int) -> WorkerReader | None:
         """Returns the reader with which workers look up keys themselves; None = Spark has to join.

@@ -247,13 +247,16 @@ class RunSize:
     is_collected: bool = False
 
     @classmethod
-    def of(cls, at_most: int, written: StateHandle) -> RunSize:
+    def of(cls, at_most: int, written: StateHandle, batch: int | None = None) -> RunSize:
         """Returns how a run of a state is written.
 
         Args:
             at_most: upper bound of its rows.
             written: the rows that the table has, whose size says how large a row is.
+            batch: bytes of the batch, if rows hold nothing but what its records hold; None = they may hold more.
         """
+        if batch is not None and batch <= _COLLECTED_BYTES and at_most <= _COLLECTED_ROWS:
+            return cls(files_for(at_most, written), is_collected=True)
         is_known = written.rows >= _ENOUGH_ROWS
         size = at_most * written.bytes / written.rows if is_known else 0.0
         few = at_most <= (_COLLECTED_ROWS if is_known else _UNKNOWN_ROWS) and size <= _COLLECTED_BYTES
@@ -293,8 +296,7 @@ def write_rows(
     if size.is_collected and folder.write is not None:
         table = _collected(rows)
         observed.over(rows)
-        ordered = table.sort_by([(name, "ascending") for name in order]) if table.num_rows else table
-        return _write_table(ordered, folder, folder.write, bounded)
+        return _write_table(_ordered(table, order), folder, folder.write, bounded)
     shaped = rows.coalesce(size.files).sortWithinPartitions(*order)
     shaped = observed.on(shaped, _COUNT, F.count(F.lit(1)).alias(_COUNT))
     shaped.write.mode("append" if folder.replaces else "error").options(**_OPTIONS).parquet(folder.path)
@@ -313,6 +315,21 @@ def _collected(rows: DataFrame) -> pa.Table:
         table = rows.toArrow()
     # Spark says that a field of a struct is never null, although it is where the struct is.
     return table.cast(pa.schema([(column.name, _nullable(column.type)) for column in table.schema]))
+
+
+def _ordered(table: pa.Table, order: Sequence[str]) -> pa.Table:
+    if not table.num_rows:
+        return table
+    if not any(pa.types.is_list(table.schema.field(name).type) for name in order):
+        return table.sort_by([(name, "ascending") for name in order])
+    # Arrow does not order lists: here, these are the paths of records, which are short.
+    places = list(zip(*(_comparable(table[name]) for name in order), strict=True))
+    return table.take(sorted(range(len(places)), key=places.__getitem__))
+
+
+def _comparable(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return [value or [] for value in values] if pa.types.is_list(column.type) else values
 
 
 def _nullable(of: pa.DataType) -> pa.DataType:
