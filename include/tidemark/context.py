@@ -3,9 +3,10 @@
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemark.coordinator.records.manifest_index import ManifestIndex
 from tidemark.coordinator.records.refusal_records import Refusals
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tidemark.coordinator.checkpoints.job import CheckpointJob
     from tidemark.coordinator.plans.redrives import StoredPlace
     from tidemark.engine.session.session import SparkSettings
-    from tidemark.engine.state.state_files import KeyReader, SparkWarehouse
+    from tidemark.engine.state.state_files import SparkWarehouse
     from tidemark.tables.delta_tables import DeltaTables
     from tidemark.tables.integrity_check import TableChecks
 
@@ -227,17 +228,10 @@ class Context:
         from tidemark.readers.candidate_state import CandidateState
         from tidemark.storage.parquet_folder import write_table
 
-        at, to, files = self.warehouse, partial(write_table, self.warehouse.root), self.tables.files_of
-        root, of = spark_root(at.root), self._key_reader if at.bucket is None else None
-        own = CandidateState(warehouse=at.root)
-        return SparkWarehouse(
-            session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to, candidate=own
-        )
-
-    def _key_reader(self, *of: Any) -> "KeyReader":
-        from tidemark.readers.state_reader import key_reader
-
-        return key_reader(self.warehouse.root, *of)
+        at, own = self.warehouse, CandidateState(warehouse=self.warehouse.root)
+        root, of, to = spark_root(at.root), own.key_reader, partial(write_table, at.root)
+        found = SparkWarehouse(session=spark, root=root, files_of=self.tables.files_of, write=to, candidate=own)
+        return replace(found, arrow=at.arrow, worker_reader=of if at.bucket is None else None)
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""

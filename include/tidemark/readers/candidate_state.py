@@ -1,4 +1,4 @@
-"""Reads the state of a candidate in this process: stored rows, and the files of runs that no commit names yet.
+"""Reads stored state for the engine: in this process, also with files of runs that no commit names yet, or in workers.
 
 For few keys DuckDB answers before Spark has planned the query. It is imported with the first question, because most
 runs have none.
@@ -20,10 +20,12 @@ from tidemark.storage.local_store import Root, join_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidemark.readers.state_reader import KeyReader
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateState:
-    """Implements `engine.state.state_files.CandidateReader` for one warehouse.
+    """Implements `engine.state.state_files.CandidateReader`, and its `WorkerReader`, for one warehouse.
 
     Attributes:
         warehouse: root of all tables.
@@ -78,6 +80,12 @@ class CandidateState:
             fields = ", ".join(quote(f.name) for f in schema.fields)
             connection.execute(f'SELECT max(hash({fields})) FROM ({resolving_sql(schema, whole, now)}) AS "_merged"')
             connection.fetchall()
+
+    def key_reader(self, schema: OperatorSchema, groups: Sequence[Group], due: str) -> "KeyReader":
+        """Returns a reader of some keys that can be sent to workers; see `readers.state_reader.key_reader`."""
+        from tidemark.readers.state_reader import key_reader
+
+        return key_reader(self.warehouse, schema, groups, due)
 
     @contextmanager
     def _opened(

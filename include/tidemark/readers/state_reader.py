@@ -216,9 +216,11 @@ def range_reader(
     return partial(_read_range, address_of(warehouse), schema, _open_groups(warehouse, schema, handle, now), now)
 
 
-def key_reader(
-    warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], due: str
-) -> Callable[[KeyGroupRange, pa.Table], pa.Table]:
+KeyReader = Callable[[KeyGroupRange, pa.Table], pa.Table]
+"""Returns the stored rows of some keys of a range of key groups; see `key_reader`."""
+
+
+def key_reader(warehouse: Root, schema: OperatorSchema, groups: Sequence[Group], due: str) -> KeyReader:
     """Returns a function that looks up keys of a state, in this process or, pickled, in another one.
 
     It takes a range of key groups and a table of keys of that range, and returns their newest stored rows, in
