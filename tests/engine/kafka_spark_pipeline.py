@@ -16,7 +16,7 @@ from tests.support.kafka import Sent, Topics
 from tests.support.key_group_ranges import read_by_ranges
 from tests.support.readings import pipeline, plan_of
 from tests.support.spark_warehouse import merge_both_ways, warehouse_of
-from tidemark.coordinator.checkpoints.job import CheckpointJob
+from tidemark.coordinator.checkpoints.job import CheckpointJob, ignore_step
 from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.coordinator.plans.inputs import adopt
 from tidemark.engine.compute import SparkCompute
@@ -30,7 +30,7 @@ from tidemark.model.checkpoint.store_objects import CompactionRecord
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.model.core.ttl import Now
 from tidemark.model.state.compaction import LevelPolicy
-from tidemark.ports import PutOutcome, StartedCheck
+from tidemark.ports import PutOutcome, StartedCheck, StepListener
 from tidemark.readers.state_reader import read_state
 from tidemark.tables.delta_tables import DeltaTables
 from tidemark.testing.twin.memory import ManualClock
@@ -110,14 +110,14 @@ class KafkaSparkPipeline:
     def compute(self) -> SparkCompute:
         return SparkCompute(pipeline=self.pipeline, warehouse=warehouse_of(self.spark, self.root), kafka=self.kafka)
 
-    def execute(self, attempt: OpenAttempt, share: float = 1.0) -> Sealed:
+    def execute(self, attempt: OpenAttempt, share: float = 1.0, listener: StepListener = ignore_step) -> Sealed:
         """One attempt; the head does not move."""
         job = CheckpointJob(
             compute=self.compute(),
             tables=self.tables,
             clock=ManualClock(),
             write_ids=lambda: next(self.ids),
-            listener=lambda step, moment: None,
+            listener=listener,
             max_dead_letters=share,
         )
         return job.execute(attempt)

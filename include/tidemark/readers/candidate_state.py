@@ -35,7 +35,7 @@ class CandidateState:
 
     def rows(
         self, schema: OperatorSchema, groups: Sequence[Group], files: Sequence[str], now: Now, at_most: int
-    ) -> pa.Table:
+    ) -> "pa.Table":
         """Returns one row per live key: key columns, state fields, `_changed`, in no particular order.
 
         Args:
