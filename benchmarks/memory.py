@@ -35,7 +35,7 @@ import tidemark
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote({address!r}).getOrCreate()
-tidemark.read_state(spark, {name!r}, "totals").write.format("noop").mode("overwrite").save()
+tidemark.read_state(spark, {name!r}, "totals", by="spark").write.format("noop").mode("overwrite").save()
 """
 PIPELINE = """
 from dataclasses import replace

@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.facts import made_by
 from benchmarks.synthetic import NOW, Synthetic
@@ -30,9 +30,10 @@ from tests.support.spark_warehouse import warehouse_of
 from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.engine.session.session import SparkSettings, open_session
 from tidemark.engine.state.resolve_ranges import resolved_by_ranges
-from tidemark.engine.state.resolve_sql import resolve_state
+from tidemark.engine.state.resolve_sql import of_keys, resolve_state
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.state.compaction import LevelPolicy
+from tidemark.model.state.key_choice import chosen_groups, key_choice
 from tidemark.ports import PutOutcome
 from tidemark.readers.checkpoint_reader import stream_checkpoint
 from tidemark.readers.state_reader import range_reader, read_state
@@ -79,15 +80,6 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
         table = spark.read.format("delta").option("versionAsOf", str(base.version)).load(f"{state.root}/{base.path}")
         table.select("key", "updates", "amount", "last_at", "_changed").write.format("noop").mode("overwrite").save()
 
-    def resolve() -> None:
-        frame = resolve_state(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
-        frame.write.format("noop").mode("overwrite").save()
-
-    def in_workers() -> None:
-        reader = range_reader(str(state.root), state.schema, state.handle, NOW)
-        frame = resolved_by_ranges(spark, state.schema, state.handle.rows, reader)
-        frame.write.format("noop").mode("overwrite").save()
-
     def without_spark() -> None:
         read_state(str(state.root), state.schema, state.handle, NOW)
 
@@ -103,10 +95,37 @@ def reading(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     def point() -> None:
         assert read_state(str(state.root), state.schema, state.handle, NOW, (next(keys),)).num_rows == 1
 
-    found = medians({"scan": scan, "resolve": resolve, "resolve_in_workers": in_workers, "point": point})
+    found = medians({"scan": scan, **_resolves(spark, state, keys), "point": point})
     found |= medians({"resolve_without_spark": without_spark, "reduce_in_memory": reduce}, 3)
     ways = ("resolve", "resolve_in_workers")
     return found | {f"{way}_to_scan": round(found[way] / found["scan"], 2) for way in ways}
+
+
+def _resolves(spark: SparkSession, state: Synthetic, keys: Iterator[str]) -> dict[str, Callable[[], None]]:
+    """Returns full resolves by Spark's SQL and its workers, and reads of one key by each, as `keys=` selects it."""
+
+    def by_sql(**wanted: str) -> DataFrame:
+        frame = resolve_state(warehouse_of(spark, state.root), state.schema, state.handle, NOW)
+        return of_keys(frame, state.schema, key_choice(state.schema, wanted))
+
+    def in_workers(**wanted: str) -> DataFrame:
+        choice = key_choice(state.schema, wanted)
+        reader = range_reader(str(state.root), state.schema, state.handle, NOW, choice)
+        groups = chosen_groups(state.schema, choice)
+        return resolved_by_ranges(spark, state.schema, state.handle.rows, reader, groups)
+
+    def whole(frame: Callable[..., DataFrame]) -> None:
+        frame().write.format("noop").mode("overwrite").save()
+
+    def one(frame: Callable[..., DataFrame]) -> None:
+        assert len(frame(key=next(keys)).collect()) == 1
+
+    return {
+        "resolve": partial(whole, by_sql),
+        "resolve_in_workers": partial(whole, in_workers),
+        "one_by_sql": partial(one, by_sql),
+        "one_in_workers": partial(one, in_workers),
+    }
 
 
 def exporting(state: Synthetic, home: Path) -> dict[str, Any]:

@@ -89,8 +89,9 @@ def test_spark_answers_the_same(release: Path, settings: Settings, spark_server:
     try:
         for name, told in right.items():
             for uid, rows in told["state"].items():
-                frame = read_state(session, PIPELINE, uid, checkpoint=name, settings=settings)
-                assert plain(frame.toArrow().to_pylist(maps_as_pydicts="strict")) == rows, (name, uid)
+                for by in ("auto", "spark"):
+                    frame = read_state(session, PIPELINE, uid, by=by, checkpoint=name, settings=settings)
+                    assert plain(frame.toArrow().to_pylist(maps_as_pydicts="strict")) == rows, (name, uid, by)
             emitted = read_sink(session, PIPELINE, "alerts", checkpoint=name, settings=settings).toArrow().to_pylist()
             (table,) = reads.get_checkpoint(open_context(settings), PIPELINE, int(name[4:])).sinks.values()
             assert sorted(map(str, emitted)) == sorted(map(str, arrow_sink(str(settings.warehouse), table).to_pylist()))

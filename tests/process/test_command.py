@@ -42,9 +42,12 @@ def test_a_process_runs_on_workers_that_have_no_pipeline_files(
         ("b", 7, "walkers", 0, 2),
     }
     command("savepoint", "create", "walk", "before", "--checkpoint", "1").ok()
-    then = tidemark.read_state(spark, "walk", "walkers", savepoint="before", settings=settings).collect()
+    then = tidemark.read_state(spark, "walk", "walkers", by="spark", savepoint="before", settings=settings).collect()
     assert {(r["who"], r["total"]) for r in then} == {("a", 1 + 3), ("b", 2)}
     in_workers = tidemark.read_state(spark, "walk", "walkers", by="duckdb", checkpoint=1, settings=settings)
     assert sorted(in_workers.collect()) == sorted(then)
     assert in_workers.where("who = 'b'").count() == 1
+    assert sorted(tidemark.read_state(spark, "walk", "walkers", checkpoint=1, settings=settings).collect()) == sorted(
+        then
+    )
     assert tidemark.read_sink(spark, "walk", "far", savepoint="before", settings=settings).collect() == []

@@ -6,7 +6,7 @@ of a Python list.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tidemark.model.schema.key_groups import KeyGroupRange, group_of, key_group_
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import Group, groups_of, is_top_light
+from tidemark.model.state.key_choice import KeyChoice, condition_of
 from tidemark.ports import LiveFile
 from tidemark.readers.duckdb_session import (
     ALONE,
@@ -85,10 +86,12 @@ class Relation:
         parts: each is an Arrow table, a dataset, or paths of Parquet files with the same columns, together with the
             query that turns it into rows of one schema, or None if it has these rows already.
         key_groups: only rows of these; None = all. Row groups of others are skipped.
+        where: of those, only rows that meet this condition; empty = all.
     """
 
     parts: tuple[tuple[Any, Callable[[str], str] | None], ...]
     key_groups: KeyGroupRange | None = None
+    where: str = ""
 
     @property
     def files(self) -> list[str]:
@@ -109,7 +112,8 @@ class Relation:
         rows, of = f'({" UNION ALL ".join(selected)}) AS "_stored"', self.key_groups
         if of is None:
             return rows
-        return f'(SELECT * FROM {rows} WHERE "_key_group" BETWEEN {of.first} AND {of.last}) AS "_of_range"'
+        more = f" AND {self.where}" if self.where else ""
+        return f'(SELECT * FROM {rows} WHERE "_key_group" BETWEEN {of.first} AND {of.last}{more}) AS "_of_range"'
 
 
 def stored_rows(warehouse: Root, schema: OperatorSchema, handle: StateHandle) -> Relation | None:
@@ -193,7 +197,7 @@ def _splitting(
 
 
 def range_reader(
-    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, choice: KeyChoice | None = None
 ) -> Callable[[KeyGroupRange], Iterator[pa.RecordBatch]]:
     """Returns a function that resolves any range of key groups of a state, in this process or, pickled, in another one.
 
@@ -206,6 +210,7 @@ def range_reader(
         schema: the operator's stored schema.
         handle: its state.
         now: the checkpoint's clocks.
+        choice: only these keys; row groups that cannot contain one are skipped. None = all keys.
 
     Raises:
         UsageError: only Spark can read the state.
@@ -213,7 +218,8 @@ def range_reader(
             StateOverflowError.
     """
     resolving_sql(schema, '"_stored"', now)  # raises here if no worker can resolve it
-    return partial(_read_range, address_of(warehouse), schema, _open_groups(warehouse, schema, handle, now), now)
+    groups = _open_groups(warehouse, schema, handle, now)
+    return partial(_read_range, address_of(warehouse), schema, groups, now, choice or {})
 
 
 KeyReader = Callable[[KeyGroupRange, pa.Table], pa.Table]
@@ -323,17 +329,24 @@ class _Mode:
         config: DuckDB's settings.
         columns: the columns of the answer.
         query: a query over `RESOLVED`, the rows of a range; None = these rows, in no particular order.
+        choice: only rows of these keys.
     """
 
     config: Mapping[str, str]
     columns: pa.Schema
     query: str | None = None
+    choice: KeyChoice = field(default_factory=dict)
 
 
 def _read_range(
-    address: "str | S3Place", schema: OperatorSchema, groups: Sequence[Group], now: Now, key_groups: KeyGroupRange
+    address: "str | S3Place",
+    schema: OperatorSchema,
+    groups: Sequence[Group],
+    now: Now,
+    choice: KeyChoice,
+    key_groups: KeyGroupRange,
 ) -> Iterator[pa.RecordBatch]:
-    mode = _Mode(config=WORKER, columns=arrow_schema(empty_columns(schema)))
+    mode = _Mode(config=WORKER, columns=arrow_schema(empty_columns(schema)), choice=choice)
     return _read_ranges(address, schema, groups, now, (key_groups,), mode)
 
 
@@ -349,16 +362,22 @@ def _read_ranges(
     if not groups:
         return
     parts = (groups[:1], groups[1:]) if is_top_light(schema, groups) else (groups,)
+    values: list[object] = []
+    where = condition_of(schema, mode.choice, schema.found_by, values)
+    # The bounds of a session are known only once its rows are merged.
+    merged = condition_of(schema, mode.choice, [k for k in schema.keys if k not in schema.found_by], values)
     with open_warehouse(address) as root, translate_duckdb_errors(f"state of {schema.uid} cannot be read"):
         relations = [relation_of(root, schema, part) for part in parts]
         with open_connection([path for rows in relations for path in rows.files], mode.config) as connection:
             for key_groups in ranges:
-                within = [replace(rows, key_groups=key_groups) for rows in relations]
+                within = [replace(rows, key_groups=key_groups, where=where) for rows in relations]
                 query = _range_query(connection, schema, now, within)
+                if merged:
+                    query = f'SELECT * FROM ({query}) AS "_sessions" WHERE {merged}'
                 if mode.query is not None:
                     # Materialized, as common table expressions are by default, all rows would be held for a few.
                     query = f"WITH {RESOLVED} AS NOT MATERIALIZED ({query}) {mode.query}"
-                yield from stream_batches(connection.sql(query), mode.columns)
+                yield from stream_batches(connection.sql(query, params=values), mode.columns)
 
 
 def _range_query(

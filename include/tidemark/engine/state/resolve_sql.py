@@ -1,9 +1,10 @@
 """Resolves a state handle with Spark: reads the rows of its files and merges them by key."""
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.engine.session.spark_errors import translate_spark_errors
@@ -14,15 +15,18 @@ from tidemark.model.checkpoint.row_tables import ROW_CHECKPOINT
 from tidemark.model.checkpoint.segments import Segment, StateHandle, is_base, is_first_form
 from tidemark.model.checkpoint.sinks import FIRST_PATH, PATH, ROW_ID, SinkTable
 from tidemark.model.core.ttl import Now
-from tidemark.model.core.types import column_type
+from tidemark.model.core.types import FieldType, column_type
 from tidemark.model.kinds.base.sql import quote, spark
 from tidemark.model.portable_sql.dialects import SPARK
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.closed_files import open_groups
 from tidemark.model.state.compaction import Group, LevelMerge, is_top_light
+from tidemark.model.state.key_choice import KeyChoice
 from tidemark.model.state.sink_evolution import sources_of
 from tidemark.sql.resolve import compacted_sql, empty_columns, resolving_sql, single_sql
 from tidemark.sql.type_conversion import converted_sql
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def resolve_state(
@@ -48,6 +52,31 @@ def resolve_state(
     if whole or not is_top_light(schema, groups):
         return finish_rows(session, warehouse.rows_of(schema, groups), schema, now)
     return _split(warehouse, schema, groups, now)
+
+
+def of_keys(frame: DataFrame, schema: OperatorSchema, choice: KeyChoice) -> DataFrame:
+    """Returns the rows of some keys; Spark moves the condition below the merge, to the files.
+
+    Args:
+        frame: rows with the key columns.
+        schema: the stored schema.
+        choice: the keys.
+    """
+    types = {k.name: k.type for k in schema.keys}
+    for name, values in choice.items():
+        wanted = [_literal(types[name], value) for value in values]
+        column = F.col(spark(quote(name)))
+        frame = frame.where(column.isin(*wanted) if len(wanted) != 1 else column == wanted[0])
+    return frame
+
+
+def _literal(of: FieldType, value: object) -> Column:
+    """Returns a key's value in the type of its column, without Spark's reading of texts, zones and calendars."""
+    if isinstance(value, datetime):
+        return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)).cast("BIGINT"))
+    if isinstance(value, date):
+        return F.date_from_unix_date(F.lit((value - _EPOCH.date()).days))
+    return F.lit(value).cast(of.sql)
 
 
 def union_of(warehouse: SparkWarehouse, table: SinkTable) -> DataFrame:
