@@ -47,7 +47,6 @@ def test_a_process_runs_on_workers_that_have_no_pipeline_files(
     in_workers = tidemark.read_state(spark, "walk", "walkers", by="duckdb", checkpoint=1, settings=settings)
     assert sorted(in_workers.collect()) == sorted(then)
     assert in_workers.where("who = 'b'").count() == 1
-    assert sorted(tidemark.read_state(spark, "walk", "walkers", checkpoint=1, settings=settings).collect()) == sorted(
-        then
-    )
+    by_default = tidemark.read_state(spark, "walk", "walkers", checkpoint=1, settings=settings)
+    assert sorted(by_default.collect()) == sorted(then)
     assert tidemark.read_sink(spark, "walk", "far", savepoint="before", settings=settings).collect() == []
