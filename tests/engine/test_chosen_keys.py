@@ -27,6 +27,7 @@ from tests.support.s3 import Bucket, one_store
 from tests.support.spark_cluster import ROOT
 from tidemark.context import open_context
 from tidemark.engine.session.session import SparkSettings, open_session
+from tidemark.engine.state import resolve_ranges
 from tidemark.engine.state.resolve_ranges import workers_see
 from tidemark.errors import UsageError
 from tidemark.readers.state_reader import range_reader
@@ -160,6 +161,8 @@ def check_workers_without_the_folder_or_the_libraries(state: TypedState, tmp_pat
     existing = str(tmp_path / f"{name}.py")
     assert not workers_see(state.spark, f"{name}/lacking", existing, lacking)
     assert workers_see(state.spark, f"{name}/here", existing, range_reader)
+    with mock.patch.object(resolve_ranges, "version", lambda _: "0.0.0"):  # this client's, not the worker's
+        assert not workers_see(state.spark, f"{name}/older", existing, range_reader)
     (tmp_path / f"{name}.py").unlink()
     assert workers_see(state.spark, f"{name}/here", existing, range_reader)
 
