@@ -128,8 +128,11 @@ lock: setup ## Write requirements.lock anew after a change of the dependencies, 
 		--constraint requirements.lock --no-emit-index-url --no-header --no-annotate --quiet \
 		| sed 's/==.*//' | sort -u > requirements.image
 
+# The commit that the tree is compared with: the last one before compactions without Spark.
+BEFORE ?= 5cf32c71
 .PHONY: bench
-bench: setup ## Measure checkpoints by state size, and what one would take instead (BENCH=quick: small)
+bench: setup-s3 ## Measure everything and write the pages; hours (BENCH=quick: small)
+	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m benchmarks.bench
 	@$(BIN)/python -m benchmarks.state_costs
 	@$(BIN)/python -m benchmarks.process_rate
@@ -140,8 +143,23 @@ bench: setup ## Measure checkpoints by state size, and what one would take inste
 	@$(BIN)/python -m benchmarks.publications
 	@$(BIN)/python -m benchmarks.airflow_latency
 	@$(BIN)/python -m benchmarks.large_batches
-	@$(BIN)/python -m benchmarks.long_run
 	@$(BIN)/python -m benchmarks.small_batches
+	@$(BIN)/python -m benchmarks.bucket
+	@$(BIN)/python -m benchmarks.event_time
+	@$(BIN)/python -m benchmarks.closed_history
+	@$(BIN)/python -m benchmarks.nexmark
+	@$(BIN)/python -m benchmarks.scale
+	@$(BIN)/python -m benchmarks.cores
+	@$(BIN)/python -m benchmarks.backlog
+	@$(BIN)/python -m benchmarks.before_and_after $(BEFORE)
+ifneq ($(BENCH),quick)
+	@$(BIN)/python -m benchmarks.long_run
+	@$(BIN)/python -m benchmarks.object_store
+	@$(BIN)/python -m benchmarks.history_pages
+	@$(BIN)/python -m benchmarks.retention_costs
+	@$(BIN)/python -m benchmarks.memory 8000000 64000000
+	@$(BIN)/python -m benchmarks.publications.policies
+endif
 	@$(BIN)/python -m benchmarks.tables
 
 .PHONY: docs

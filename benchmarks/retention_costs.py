@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 from benchmarks.needed import named
+from benchmarks.report import FOLDER
 from benchmarks.state_costs import JARS
 from tests.airflow.pipelines.trips import Bus, Trip
 from tests.support.disk import DiskPipeline
@@ -58,7 +59,10 @@ def main() -> int:
             checkpoint(line, number)
         os.environ["TIDEMARK_WAREHOUSE"] = str(root)
         facts = {"checkpoints": count, "keeps": KEEP, "cores": os.cpu_count()} | measured(line, root, count)
-    sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+    report = json.dumps(facts, indent=2) + "\n"
+    sys.stdout.write(report)
+    if count == COUNT:
+        (FOLDER / "retention-costs.json").write_text(report)
     return 0
 
 

@@ -6,13 +6,14 @@ the data.
 
 import json
 import re
+import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.report import FOLDER
 
-PAGES = ("README.md", "state-costs.md", "../scale.md")
+PAGES = ("README.md", "state-costs.md", "history-pages.md", "retention-costs.md", "../scale.md", "../../README.md")
 
 
 def main() -> int:
@@ -42,10 +43,11 @@ def _data(name: str) -> dict[str, Any]:
     return found
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table whose first column is text."""
-    lines = ["|---|" + "---:|" * (len(head) - 1), *(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)]
-    return "\n".join([f"| {' | '.join(head)} |", *lines])
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: Collection[int] = (0,)) -> str:
+    """Returns a table whose columns are numbers, except for some, by their position."""
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, *rows)]
+    kinds = ("---" if at in texts else "---:" for at in range(len(head)))
+    return "\n".join([lines[0], f"|{'|'.join(kinds)}|", *lines[1:]])
 
 
 LARGE = {
@@ -223,6 +225,168 @@ def memory() -> str:
 PLACES = {"spark": "Spark", "workers": "its Python workers", "client": "the command"}
 
 
+EVENT_TIME = {
+    "fold still": ("a fold", "", ""),
+    "windows still": ("a fold with windows, none closes", "windows_to_fold", "a fold"),
+    "windows due": ("10,000 windows close", "closing_to_still", "one that closes none"),
+    "process still": ("a process", "", ""),
+    "timers still": ("a process with timers, none fires", "timers_to_process", "a process"),
+    "timers due": ("10,000 timers fire", "firing_to_process", "a process in the same rounds"),
+}
+
+
+def event_time() -> str:
+    """Checkpoints with windows and timers."""
+    data = _data("event-time")
+    rows = []
+    for name, (title, ratio, other) in EVENT_TIME.items():
+        times = f"{data['ratios'][ratio]:.2f} times {other}" if ratio else ""
+        rows.append((title, f"{data['median_s'][name]:.2f}", times))
+    return _table(("checkpoint", "seconds", "ratio"), rows, texts=(0, 2))
+
+
+def closed_history() -> str:
+    """Checkpoints after many windows have closed."""
+    data = _data("closed-history")
+    head = ("closed before", "39,000 windows close", "with compactions", "none closes", "with compactions")
+    ways = [(kind, of) for kind in ("due", "still") for of in ("median_s", "mean_with_compactions_s")]
+    rows = [(f"{n:,}", *(f"{data[of][kind][str(n)]:.2f}" for kind, of in ways)) for n in data["sizes"]]
+    return _table(head, rows, texts=())
+
+
+HISTORY = {
+    "overview": "overview: counts, percentiles, latest, health, 25 lines",
+    "last page of the history": "the last page of the history",
+    "search": "a search that meets one id",
+    "series of 1000": "1,000 points of the charts",
+    "timelines": "timelines",
+    "details": "details of a checkpoint",
+    "graph": "its lineage",
+}
+
+
+def history_pages() -> str:
+    """Pages over many checkpoints."""
+    found = _data("history-pages")["median_ms"]
+    return _table(("", "ms"), [(title, str(found[name])) for name, title in HISTORY.items()])
+
+
+def retention_costs() -> str:
+    """Plans and sweeps of retention."""
+    data = _data("retention-costs")
+    count, files, logs, gone = (data[n] for n in ("checkpoints", "files", "deleted_log_files", "deleted_files"))
+    rows = [
+        (
+            f"a plan by a context that has read nothing: {count:,} manifests, {files:,} files,"
+            " every commit of every log",
+            f"{data['plan_s']:.2f}",
+        ),
+        (
+            "the plan again, one checkpoint later: the new commits, and every manifest",
+            f"{data['plan_after_one_more_checkpoint_s']:.2f}",
+        ),
+        (
+            f"a sweep that releases {data['released']:,} checkpoints, two durable objects each",
+            f"{data['sweep_that_releases_s']:.1f}",
+        ),
+        (f"the sweep that deletes {gone:,} files and {logs:,} files of logs", f"{data['sweep_that_deletes_s']:.1f}"),
+        ("a plan after that", f"{data['plan_after_the_sweep_s']:.2f}"),
+        (
+            f"the same {gone:,} files by `VACUUM ... USING INVENTORY`, two tables, in a warm Spark",
+            f"{data['by_vacuum']['s']:.1f}",
+        ),
+    ]
+    return _table(("", "seconds"), rows)
+
+
+def keys() -> str:
+    """What grows with the number of keys."""
+    rows, costs = _data("checkpoint-cost")["rows"], _data("state-costs")
+
+    def median(pipeline: str) -> float:
+        found = (r["seconds"] for r in rows if r["pipeline"] == pipeline and r["round"] >= 0)
+        return float(statistics.median(found))
+
+    def first(pipeline: str) -> float:
+        return float(sum(r["seconds"] for r in rows if r["pipeline"] == pipeline and r["round"] < 0))
+
+    fold = median("bench-8000000") / median("bench-500000")
+    process = median("bench-process-8000000") / median("bench-process-2000000")
+    merged = [
+        [r["compact_seconds"] for r in rows if r["pipeline"] == pipeline and r.get("whole") is False]
+        for pipeline in ("bench-500000", "bench-8000000")
+    ]
+    levels = [statistics.median(found) for found in merged]
+    more = [(first(f"{kind}8000000") - first(f"{kind}2000000")) / 6 for kind in ("bench-", "bench-process-")]
+    sizes = {r["pipeline"]: r["full_bytes"] / r["size"] for r in rows if re.fullmatch(r"bench-\d+", r["pipeline"])}
+    by_sql, in_workers = costs["resolve"] / 8, costs["resolve_in_workers"] / 8
+    return _table(
+        ("", "slope"),
+        [
+            ("a fold's checkpoint", f"× {fold:.2f} for 16 times the keys"),
+            (
+                "a process's checkpoint, which looks up the keys that it touches",
+                f"× {process:.2f} for 4 times the keys",
+            ),
+            ("a first checkpoint, per million records", f"{more[0]:.1f} s with a fold, {more[1]:.1f} s with a process"),
+            ("merging levels in a compaction", f"× {levels[1] / levels[0]:.1f} for 16 times the keys"),
+            (
+                "the rewrite of a whole base",
+                f"{costs['full_per_million_keys']:.1f} s per million keys, on one processor",
+            ),
+            (
+                "reading all of a state, by Spark",
+                f"{by_sql:.1f} s per million keys, {in_workers:.1f} s with its workers, the default with `local[N]`",
+            ),
+            ("one key, without Spark", f"{costs['point']:.2f} s at 8 million"),
+            ("savepoint, fork, restore", "× 1"),
+            ("bytes of these states", f"{min(sizes.values()):.0f} to {max(sizes.values()):.0f} per key"),
+        ],
+        texts=(0, 1),
+    )
+
+
+SYSTEMS = {
+    "tidemark": "Tidemark",
+    "append": "Structured Streaming, results appended",
+    "merge": "Structured Streaming, results merged",
+    "delta-merge": "Delta MERGE, copy-on-write",
+    "delta-vectors": "Delta MERGE, deletion vectors",
+    "delta-rs": "delta-rs MERGE, without a JVM",
+    "flink": "Flink, always running",
+}
+
+
+def costs() -> str:
+    """The README's comparison with other systems: checkpoints of 2 M keys, then 0.5 M keys over many checkpoints."""
+    rows = _data("peers")["rows"]
+
+    def found(kind: str, **asked: object) -> list[dict[str, Any]]:
+        return [r for r in rows if r["kind"] == kind and all(r.get(n) == value for n, value in asked.items())]
+
+    def rounded(size: float) -> str:
+        return f"{size / 1e6:.1f}" if size < 1e7 else f"{size / 1e6:.0f}"
+
+    def cells(kind: str) -> list[str]:
+        few = [r for r in found(kind, scenario="a", size=2_000_000) if r.get("round", -1) >= 1]
+        many = sorted(
+            (r for r in found(kind, scenario="f", size=500_000) if r.get("round", -1) >= 0), key=lambda r: r["round"]
+        )
+        made = ["–"] * 6
+        if few:
+            made[0] = f"{statistics.median(r['seconds'] for r in few):.2f}"
+            made[1] = rounded(statistics.median(r["bytes"] for r in few))
+        if many:
+            made[2] = f"{statistics.mean(r['seconds'] + r['upkeep_seconds'] for r in many):.2f}"
+            made[3] = rounded((many[-1]["folder_bytes"] - many[0]["folder_bytes"]) / (len(many) - 1))
+        made[4] = next((f"{r['seconds']:.2f}" for r in found(kind, size=500_000, verb="restore")), made[4])
+        made[5] = next((f"{r['left'] / 1e6:.0f}" for r in found(kind, kept=30)), made[5])
+        return made
+
+    head = ("", "a checkpoint, s", "writes, MB", "mean with upkeep, s", "the folder grows by, MB", "go back, s")
+    return _table((*head, "30 points kept, MB"), [(title, *cells(kind)) for kind, title in SYSTEMS.items()])
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "large-batches": large_batches,
     "long-run": long_run,
@@ -231,6 +395,12 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "before-and-after": before_and_after,
     "state-costs": state_costs,
     "memory": memory,
+    "event-time": event_time,
+    "closed-history": closed_history,
+    "history-pages": history_pages,
+    "retention-costs": retention_costs,
+    "keys": keys,
+    "costs": costs,
 }
 """The table of each name."""
 
