@@ -24,7 +24,10 @@ def test_a_piece_that_was_released_meanwhile_does_not_fail_the_task() -> None:
     line = MemoryRetentionPipeline()
     line.pipeline = replace(line.pipeline, max_records=2)
     opened: Any = SimpleNamespace(
-        coordinator=lambda name: line.coordinator, require_pipeline=lambda name: name, clock=line.clock
+        coordinator=lambda name: line.coordinator,
+        require_pipeline=lambda name: name,
+        store=lambda name: line.coordinator.objects.store,
+        clock=line.clock,
     )
     runs.record_announced(opened, line.name, line.checkpoint("a").id)
     line.pay(*"abcdefg")

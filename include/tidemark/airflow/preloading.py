@@ -34,6 +34,8 @@ OURS = (
     "tidemark.model.kinds.registry",
     "tidemark.operations.checkpoints",
     "tidemark.operations.observability",
+    "tidemark.readers.candidate_state",
+    "tidemark.readers.state_reader",
 )
 """The modules of this package that the four tasks import; `tests/airflow/test_preloading.py` finds missing ones."""
 
