@@ -369,7 +369,9 @@ class CheckpointJob:
             _close_after(error, batch)
             raise
         batch.close()
-        sealed = pending.seal(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=steps.timings_ms)
+        # In the order in which the store returns them: who sealed the plan itself does not read it again.
+        timings = dict(sorted(steps.timings_ms.items()))
+        sealed = pending.seal(attempt=attempt.number, facts=batch.facts, verdict=verdict, timings_ms=timings)
         return _seal(steps, replace(sealed, rejected=rejected, sealed_at_ms=self.clock.now_ms()))
 
     def _steps(self, attempt: Attempt) -> Steps:
