@@ -16,7 +16,9 @@ SCHEDULES = int(os.environ.get("TIDEMARK_TEST_ERASURE_RACES", "150"))
 ENOUGH = 3000
 """Schedules in which every planted bug is found."""
 BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "old-plans-take-attempts": lambda: patch.object(coordinator, "is_outdated", lambda *given: False),
+    "old-plans-take-attempts": lambda: patch.multiple(
+        coordinator, is_outdated=lambda *given: False, is_behind=lambda *given: False
+    ),
     "old-manifests-are-forked": lambda: patch.object(recovery, "refuse_stillborn", lambda *given: None),
 }
 """Each switches off how one who read an old revision finds out."""
