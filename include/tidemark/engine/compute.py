@@ -293,7 +293,7 @@ class SparkBatch:
             letters = letters if is_encoded else encode_emitted(letters)
             order, wanted = ["topic", "partition", "offset", "path"], self.counts[uid].dead_lettered
             batch = self._bytes if is_encoded and uid not in self._records.redriven else None
-            size = RunSize.of(wanted, self._plan.dead_letters[uid], batch)
+            size = RunSize.of_batch(wanted, self._plan.dead_letters[uid], batch)
             done = write_rows(letters, order, self._compute.warehouse.folder(folder), size, order)
         if not self._intake.is_kept:
             # They were read a second time.
@@ -310,7 +310,10 @@ class SparkBatch:
         with translate_spark_errors():
             done = self._records.emitting(uid)
             rows = rows_to_send(self._plan, uid, done.sunk(uid))
-            size = RunSize.of(done.emitted[uid], self._plan.sinks[uid].handle)
+            # How large they are is unknown, but rarely out of proportion to the batch.
+            of = done.emitted[uid], self._plan.sinks[uid].handle
+            few = RunSize.of(*of).is_collected and RunSize.of_batch(*of, self._bytes).is_collected
+            size = RunSize(RunSize.of(*of).files, few)
             return write_rows(rows, order, self._compute.warehouse.folder(folder), size, order)
 
     def read_emitted(self, uid: str) -> Iterator[Mapping[str, Any]]:

@@ -255,11 +255,18 @@ class RunSize:
             written: the rows that the table has, whose size says how large a row is.
             batch: bytes of the batch, if rows hold nothing but what its records hold; None = they may hold more.
         """
-        if batch is not None and batch <= _COLLECTED_BYTES and at_most <= _COLLECTED_ROWS:
-            return cls(files_for(at_most, written), is_collected=True)
+        found = cls.of_batch(at_most, written, batch)
+        if found.is_collected:
+            return found
         is_known = written.rows >= _ENOUGH_ROWS
         size = at_most * written.bytes / written.rows if is_known else 0.0
         few = at_most <= (_COLLECTED_ROWS if is_known else _UNKNOWN_ROWS) and size <= _COLLECTED_BYTES
+        return cls(files_for(at_most, written), few)
+
+    @classmethod
+    def of_batch(cls, at_most: int, written: StateHandle, batch: int | None) -> RunSize:
+        """Returns how rows are written whose size only the batch shows; for the arguments see `of`."""
+        few = batch is not None and batch <= _COLLECTED_BYTES and at_most <= _COLLECTED_ROWS
         return cls(files_for(at_most, written), few)
 
 
