@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
@@ -229,9 +228,11 @@ class Context:
         from tidemark.storage.parquet_folder import write_table
 
         at, own = self.warehouse, CandidateState(warehouse=self.warehouse.root)
-        root, of, to = spark_root(at.root), own.key_reader, partial(write_table, at.root)
-        found = SparkWarehouse(session=spark, root=root, files_of=self.tables.files_of, write=to, candidate=own)
-        return replace(found, arrow=at.arrow, worker_reader=of if at.bucket is None else None)
+        of, to = own.key_reader if at.bucket is None else None, partial(write_table, at.root)
+        root, files = spark_root(at.root), self.tables.files_of
+        return SparkWarehouse(
+            session=spark, root=root, files_of=files, arrow=at.arrow, worker_reader=of, write=to, candidate=own
+        )
 
     def job(self, pipeline: Pipeline, spark: "SparkSession", listener: StepListener) -> "CheckpointJob":
         """Returns the steps of an attempt, over Spark, Kafka and the Delta tables."""

@@ -148,7 +148,7 @@ def judge_in_spark(gate: Gate, candidate: Candidate) -> Verdict:
 
 
 class _Validator:
-    """Validates the frames of one candidate, in one context of Great Expectations: to make one costs as much."""
+    """Validates the frames of one candidate, in one context of Great Expectations, which takes time to make."""
 
     def __init__(self) -> None:
         self._source: Any = None

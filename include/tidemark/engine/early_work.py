@@ -53,13 +53,11 @@ class EarlyWork:
     """
 
     def __init__(self, records: OperatorRecords, folders: Mapping[str, str], steps: OperatorSteps) -> None:
-        self._records = records
-        self._folders, self._steps = folders, steps
+        self._records, self._folders, self._steps = records, folders, steps
         self._pool: ThreadPoolExecutor | None = None
         self._started: dict[tuple[EarlyStep, str], Future[Any]] = {}
         read = sum(records.intake.tally.records.values())
-        is_small = bool(folders) and records.intake.is_kept and read <= _RECORDS
-        self._is_small = is_small and not records.letters_again
+        self._is_small = bool(folders) and records.intake.is_kept and read <= _RECORDS and not records.letters_again
 
     def start_operators(self, counts: Mapping[str, UidCounts], written: Collection[str]) -> None:
         """Starts the operators that read nothing but the batch, and broadcast states whose runs are written.
@@ -71,10 +69,8 @@ class EarlyWork:
         pipeline = self._records.pipeline
         has_states = all(b.uid in written or not counts[b.uid].applied for b in pipeline.broadcast)
         for operator in pipeline.operators if self._is_small else ():
-            uid, schema = operator.uid, self._records.plan.schemas[operator.uid]
-            is_counted = uid in counts and counts[uid].applied > 0
-            is_counted = is_counted and uid not in self._records.intake.written
-            if not is_counted or self._records.is_fed(uid) or schema.joins or schema.timers or schema.window:
+            uid = operator.uid
+            if not self._reads_only_the_batch(uid, counts):
                 continue
             if isinstance(operator, Fold):
                 self._start("fold", uid, partial(self._steps.fold, uid, self._folders[uid]))
@@ -105,6 +101,13 @@ class EarlyWork:
         if self._pool is not None:
             wait(self._started.values())
             self._pool.shutdown()
+
+    def _reads_only_the_batch(self, uid: str, counts: Mapping[str, UidCounts]) -> bool:
+        """Whether an operator applies records of an input, has no run yet, and needs no other state or clock."""
+        schema, records = self._records.plan.schemas[uid], self._records
+        applies = uid in counts and counts[uid].applied > 0 and uid not in records.intake.written
+        needs_more = schema.joins or schema.timers is not None or schema.window is not None
+        return applies and not needs_more and not records.is_fed(uid)
 
     def _start_letters(self, uid: str, counts: Mapping[str, UidCounts]) -> None:
         if counts[uid].dead_lettered:
