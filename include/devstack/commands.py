@@ -2,14 +2,13 @@
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from devstack.demo import topic
 from tidemark.cli.extensions import add_checks, add_login
 from tidemark.cli.output import JsonFlag, note, show_rows
-from tidemark.embedded_services import EmbeddedService
 from tidemark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
 
 Only = Annotated[
     str | None,
-    typer.Option(
-        metavar="GROUPS",
-        help=f"Limit the command to some of {', '.join(get_args(EmbeddedService))}, separated by commas.",
-    ),
+    typer.Option(metavar="GROUPS", help="Limit the command to some of kafka, spark, airflow, separated by commas."),
 ]
 
 

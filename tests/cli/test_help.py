@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from devstack.services import GROUPS
 from tests.support.cli import Command
 from tests.test_public_api import HEAVY
 from tidemark.cli.main import COMMANDS as MODULES
@@ -156,6 +157,13 @@ def test_help_imports_no_command_no_setting_and_nothing_heavy(tidemark: Command)
     allowed |= {"errors", "extras", "redaction", "telemetry", "telemetry.lazy_logger"}
     assert ours <= {f"tidemark.{name}" for name in allowed}
     assert not imported & {*HEAVY, *SLOW}
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_the_help_of_the_stack_names_every_group_of_services(command: str, tidemark: Command) -> None:
+    """The module of the services is not imported for a help text, which therefore repeats their names."""
+    told = " ".join(tidemark(command, "--help").ok().out.split())
+    assert f"some of {', '.join(GROUPS)}, separated by commas" in told
 
 
 @pytest.mark.parametrize(
