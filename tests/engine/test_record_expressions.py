@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.portable_texts import ARROW_SCHEMA, TYPES, Writer, by_spark, same_value
@@ -115,6 +116,16 @@ def test_spark_and_the_twin_agree_on_every_expression_over_every_record(spark: S
             wrong = [n for n, (a, b) in enumerate(zip(mine, other, strict=True)) if not same_value(a, b)]
             shown = {path: rows[wrong[0]][path] for path in e.paths} if wrong else {}
             assert not wrong, f"{e.text}: Spark {mine[wrong[0]]!r}, twin {other[wrong[0]]!r} of {shown}, seed {SEED}"
+
+
+@pytest.mark.parametrize(
+    "text, result", [("(7 + i) + j", 6 - 2**63), ("(i + j) + 7", None), ("(7 + j) + i", 6 - 2**63)]
+)
+def test_a_sum_is_added_up_in_its_own_order(spark: SparkSession, text: str, result: int | None) -> None:
+    record = _record(random.Random(SEED)) | {"i": -(2**63), "j": -1}
+    made = [bind_expression("x", text, RECORD)]
+    ours = by_spark(spark, [made[0].sql(quote, SPARK)], pa.Table.from_pylist([record], ARROW_SCHEMA))
+    assert ours == [[result]] and [*evaluate(made, [record])] == [(result,)]
 
 
 def test_the_types_are_those_of_both_engines(spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.deadlines import parse_deadlines
 from tidemark.errors import NameRefusedError, UsageError
 from tidemark.model.checkpoint.codec import body_of
-from tidemark.model.checkpoint.metrics import METRICS, gauges
+from tidemark.model.checkpoint.metrics import METRICS, DueRun, gauges
 from tidemark.operations import observability, reads, stop, timelines
 from tidemark.web import details, overview
 from tidemark.web.history_lines import HistoryQuery
@@ -177,6 +177,26 @@ def test_what_is_told_of_a_late_pipeline_holds_still_while_it_is_the_same_delay(
     assert (first["age"], first["deadline"], first["newest"]) == ("1 day, 2:00:00", "1:00:00", "chk-1")
     assert first["late_since_ms"] == second["late_since_ms"] == due
     assert body_of(observability.check_deadline(world.context(), "trips"))["late_since_ms"] is None
+
+
+def test_without_a_deadline_the_runs_of_the_schedule_decide(world: TripsPipeline) -> None:
+    world.checkpoint("a")
+    begun = world.line.clock.ms
+    asked: list[int] = []
+
+    def due_after(since: int) -> DueRun:
+        asked.append(since)
+        return DueRun(at_ms=begun + HOUR, following_ms=begun + 2 * HOUR, every_ms=HOUR)
+
+    expected = observability.ExpectedRuns(due_after=due_after, usual_ms=5_000)
+    for ahead, late in ((2 * HOUR + 5_000, False), (1, True)):
+        world.line.clock.advance(ahead)
+        facts = observability.check_deadline(world.context(), "trips", expected)
+        assert (facts.late, facts.due_ms, facts.deadline_ms) == (late, begun + HOUR, None)
+        assert facts.late_since_ms == (begun + 2 * HOUR + 5_000 if late else None)
+    assert set(asked) == {begun}
+    by_setting = observability.check_deadline(world.context(checkpoint_deadline="3h"), "trips", expected)
+    assert (by_setting.late, by_setting.due_ms) == (False, None), "a deadline that is set counts alone"
 
 
 def test_levels_runs_and_the_bytes_of_a_compaction_are_told(world: TripsPipeline) -> None:

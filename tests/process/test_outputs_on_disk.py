@@ -15,6 +15,7 @@ from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.coordinator.retention.key_erasure import ErasureRequest
 from tidemark.declare.pipeline import Pipeline
 from tidemark.errors import UsageError
+from tidemark.model.core import canonical
 from tidemark.model.retention.export_manifest import Export
 from tidemark.model.state.row_compaction import RowPolicy
 from tidemark.operations import bootstrap, erasure, export, import_, queries, reads, sinks, timelines
@@ -213,6 +214,20 @@ def test_the_pages_show_every_sink_of_an_operator(context: DiskContext) -> None:
     tasks = {task.uid: task for task in details.get_details(context, "beats", 2).tasks}
     assert (tasks["part"].emitted, tasks["part"].rows, tasks["part"].live_runs) == (5, 0, 0)
     assert [more.name for more in tasks["watch"].more_sinks] == ["late"]
+
+
+def test_the_time_of_every_output_counts_for_its_operator(context: DiskContext, line: DiskPipeline) -> None:
+    path = line.root / "beats/timelines/t1/000000000002.json"
+    kind = canonical.kind_of(path.name, path.read_bytes())
+    body = canonical.decode(kind, path.name, path.read_bytes())
+    body["sealed"]["timings_ms"] = {
+        "read": 1, "process.watch": 10, "sent.watch": 100, "sent.watch.late": 1000, "outputs.part.late": 7, "gate": 3,
+    }  # fmt: skip
+    path.write_bytes(canonical.encode(kind, body))
+    tasks = {task.uid: task for task in details.get_details(context, "beats", 2).tasks}
+    assert dict(tasks["watch"].timings) == {"process": 10, "sent": 1100}
+    assert (dict(tasks["part"].timings), tasks["part"].work_duration) == ({"outputs": 7}, 7)
+    assert tasks["late_sizes"].work_duration == 0
 
 
 def test_a_flat_map_cannot_be_bootstrapped(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.openlineage_sent import sent
 from tests.support.several_outputs import (
     DAY,
     EMITS,
@@ -28,7 +29,7 @@ from tidemark.coordinator.checkpoints.loop import list_undelivered
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.openlineage_events import Naming, attempt_of
+from tidemark.ports.observing import LineageEvent
 
 
 def test_spark_gives_the_rows_of_the_twin_and_of_plain_lists(spark: SparkSession, tmp_path: Path) -> None:
@@ -146,15 +147,17 @@ def test_each_output_is_sent_to_its_topic_and_waits_in_its_own_outbox() -> None:
 def test_lineage_and_assets_name_the_table_of_every_output() -> None:
     sinks = {"alarms": DeltaSink("alarms"), "late": KafkaSink("late", "late", key_by="who")}
     made = TwinPipeline(replace(pipeline(), operators=[watcher(sinks=sinks)])).checkpoint(BEATS)
-    event = attempt_of(made, Naming(jobs="j", broker="b:9", warehouse="/w")).complete_event(1, made)
+    event = sent(LineageEvent.of(made, 1))
     outputs: Any = event["outputs"]
     told = [
         (o["facets"]["tidemark_table"]["uid"], o["outputFacets"]["outputStatistics"]["rowCount"])
         for o in outputs
-        if "facets" in o
+        if o.get("outputFacets")
     ]
     assert told == [("watch", 2), ("watch", 2), ("watch.late", 2)]
-    assert [o["name"] for o in outputs if "facets" not in o] == ["late"]
+    assert [(o["name"], [*o["facets"]]) for o in outputs if not o.get("outputFacets")] == [
+        ("late", ["columnLineage", "schema"])
+    ]
     run: Any = event["run"]
     assert run["facets"]["tidemark_result"]["emitted"] == {"watch": 2, "watch.late": 2}
     assert list(changed_assets(made)) == ["beats/state/watch", "beats/sinks/alarms", "beats/sinks/late"]

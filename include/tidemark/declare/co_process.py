@@ -60,6 +60,7 @@ class CoProcess(Process):
         inputs: two or more sources, or operators that emit, by their names.
         key_by: for each input its record field, or fields in the same order and of the same types. Columns have the
             names of the fields of the first input.
+        reads: as in a `Process`; a field of an input is `<input>.<field>`.
     """
 
     inputs: Sequence[str] = field(kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
+from tidemark.declare.outputs import Emits, EmittedOutput, Reads, check_outputs, declared_outputs, normal_reads
 from tidemark.declare.publications import Publication
 from tidemark.errors import DeclarationError
 from tidemark.model.core.names import checked_name
@@ -58,6 +58,7 @@ class FlatMap:
             its rows are emitted.
         publish: always empty: it has no state to publish.
         was: the previous uid of a renamed operator: its dead letters are carried over.
+        reads: as in a `Process`.
     """
 
     uid: str
@@ -70,6 +71,7 @@ class FlatMap:
     on_error: Literal["fail", "dead_letter"] = field(default="fail", kw_only=True)
     publish: Sequence[Publication] = field(default=(), kw_only=True)
     was: str = field(default="", kw_only=True)
+    reads: Reads = field(default=None, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
         for name in (self.uid, self.was) if self.was else (self.uid,):
@@ -86,6 +88,7 @@ class FlatMap:
                 next="give it a sink, or publish an operator that reads it.",
             )
         check_outputs(self.uid, self.outputs)
+        object.__setattr__(self, "reads", normal_reads(self.uid, self.reads))
 
     @property
     def outputs(self) -> tuple[EmittedOutput, ...]:

@@ -12,14 +12,18 @@ table that all keys look into a broadcast state.
 
 import inspect
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
+from tidemark.declare.timer_options import takes
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import Redistribution
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import FieldType, field_type
 
-__all__ = ["ListDescriptor", "Operator", "split_list", "union_list"]
+if TYPE_CHECKING:
+    from tidemark.declare.operators import Process
+
+__all__ = ["ListDescriptor", "Operator", "check_lists", "split_list", "union_list"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,3 +140,30 @@ def _can_change(hint: Any) -> bool:
         frozen: bool = getattr(hint, "__dataclass_params__").frozen  # noqa: B009  (unknown to the type checker)
         return not frozen or any(map(_can_change, get_type_hints(hint).values()))
     return any(map(_can_change, get_args(hint)))
+
+
+def check_lists(process: "Process") -> None:
+    """Checks what a process declares of operator state.
+
+    Raises:
+        DeclarationError: the class is none, or the function and the declaration do not fit together.
+    """
+    declared = process.operator_state
+    is_taken = takes(process.function, "operator_state")
+    if declared is None and is_taken:
+        raise DeclarationError(
+            f"{process.uid}: the function takes operator_state, but none is declared",
+            next="declare it: Process(..., operator_state=...), a class derived from state.Operator.",
+        )
+    if declared is None:
+        return
+    if not (isinstance(declared, type) and issubclass(declared, Operator) and declared.descriptors):
+        raise DeclarationError(
+            f"{process.uid}: operator_state={declared!r}",
+            next="give a class derived from state.Operator, with at least one list.",
+        )
+    if not is_taken:
+        raise DeclarationError(
+            f"{process.uid}: the function does not take its operator state",
+            next="give it a keyword-only parameter: def function(key, records, remembered, *, operator_state).",
+        )

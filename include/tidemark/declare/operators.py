@@ -9,9 +9,10 @@ from tidemark.declare.flat_map import FlatMap
 from tidemark.declare.interval_join import IntervalJoin
 from tidemark.declare.keyed_state import Keyed
 from tidemark.declare.operator_state import Operator as OperatorLists
-from tidemark.declare.outputs import Emits, EmittedOutput, check_outputs, declared_outputs
+from tidemark.declare.operator_state import check_lists
+from tidemark.declare.outputs import Emits, EmittedOutput, Reads, check_outputs, declared_outputs, normal_reads
 from tidemark.declare.publications import Publication, named
-from tidemark.declare.timer_options import check_timers, takes, takes_more, timer_field
+from tidemark.declare.timer_options import check_timers, takes_more, timer_field
 from tidemark.declare.windows import ClosedRow, Window, check_window, late_output, lateness_ms
 from tidemark.errors import DeclarationError
 from tidemark.model.checkpoint.segments import OperatorList, OperatorState
@@ -368,6 +369,10 @@ class Process:
         fires_by: the clock that timers follow: `watermark` of the source, or `logical_time`: the end of the newest
             covered interval.
         lateness: how far firing stays behind that clock.
+        reads: the fields that the functions use, for the lineage of columns: a list for all columns of state and
+            outputs, or a list for each column by name, and under `"*"` the fields that decide whether there is a row or
+            make every column. A field of a broadcast state is `<uid>.<field>`. Fields that reach a column through state
+            belong to it. None = any field may.
     """
 
     uid: str
@@ -388,9 +393,11 @@ class Process:
     on_timer: ProcessFunction | None = field(default=None, kw_only=True)
     fires_by: Literal["watermark", "logical_time"] = field(default="watermark", kw_only=True)
     lateness: str | timedelta = field(default="0s", kw_only=True)
+    reads: Reads = field(default=None, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
         _check(self)
+        object.__setattr__(self, "reads", normal_reads(self.uid, self.reads))
         wrong = [d.name for d in self.state.descriptors if not d.is_process]
         if wrong:
             raise DeclarationError(
@@ -400,7 +407,7 @@ class Process:
         if not callable(self.function):
             raise DeclarationError(f"{self.uid}: function={self.function!r}", next="give a function.")
         check_outputs(self.uid, self.outputs)
-        _check_lists(self)
+        check_lists(self)
         check_timers(self)
         if self.on_timer is not None:
             object.__setattr__(self, "order", "event_time")
@@ -475,25 +482,3 @@ def _check(operator: Fold | Process) -> None:
         )
     object.__setattr__(operator, "key_by", dict(given) if isinstance(given, Mapping) else keys)
     object.__setattr__(operator, "publish", named(operator.uid, operator.publish))
-
-
-def _check_lists(operator: Process) -> None:
-    declared = operator.operator_state
-    is_taken = takes(operator.function, "operator_state")
-    if declared is None and is_taken:
-        raise DeclarationError(
-            f"{operator.uid}: the function takes operator_state, but none is declared",
-            next="declare it: Process(..., operator_state=...), a class derived from state.Operator.",
-        )
-    if declared is None:
-        return
-    if not (isinstance(declared, type) and issubclass(declared, OperatorLists) and declared.descriptors):
-        raise DeclarationError(
-            f"{operator.uid}: operator_state={declared!r}",
-            next="give a class derived from state.Operator, with at least one list.",
-        )
-    if not is_taken:
-        raise DeclarationError(
-            f"{operator.uid}: the function does not take its operator state",
-            next="give it a keyword-only parameter: def function(key, records, remembered, *, operator_state).",
-        )

@@ -1,10 +1,11 @@
 """The outputs of an operator: rows that its function yields, for sinks and for operators that name them as `input`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DeclarationError
+from tidemark.model.columns.declared_columns import EVERY_COLUMN
 from tidemark.model.core.names import checked_field
 from tidemark.model.core.types import FieldType, record_type
 
@@ -105,3 +106,26 @@ def _several(
         for n, (name, of) in enumerate(emits.items())
         if checked_field(name)
     )
+
+
+Reads = Sequence[str] | Mapping[str, Sequence[str]] | None
+"""The fields that a function uses, for all of its columns or for each by name; None = it does not say."""
+
+
+def normal_reads(uid: str, given: Reads) -> Mapping[str, tuple[str, ...]] | None:
+    """Returns the fields that a function uses by column, `*` for those of every column.
+
+    Raises:
+        DeclarationError: it is neither a list of fields nor a mapping from columns to such lists.
+    """
+    if given is None:
+        return None
+    found = dict(given) if isinstance(given, Mapping) else {EVERY_COLUMN: given}
+    for column, paths in found.items():
+        listed = isinstance(paths, Sequence) and not isinstance(paths, str)
+        if not (listed and all(isinstance(path, str) for path in paths)):
+            raise DeclarationError(
+                f"{uid}: reads={given!r}",
+                next=f'give a list of fields, or one for each column, as in reads={{"{column}": ["distance"]}}.',
+            )
+    return {column: tuple(paths) for column, paths in found.items()}

@@ -16,6 +16,7 @@ from tidemark.declare.sources import Broadcast, DeltaTable, KafkaSource, Start, 
 from tidemark.declare.windows import with_closed_row
 from tidemark.errors import DeclarationError, NotFoundError
 from tidemark.model.checkpoint.segments import OperatorState
+from tidemark.model.columns.declared_columns import DeclaredColumns
 from tidemark.model.core.canonical import checksum, code_text
 from tidemark.model.core.clocks import WatermarkRule
 from tidemark.model.core.names import checked_name
@@ -164,6 +165,8 @@ class Pipeline:
         checked_keep_for(f"{self.name}: keep_dead_letters_for", self.keep_dead_letters_for)
         self._bind_windows()
         self.schemas()
+        if any(isinstance(o, Process | FlatMap) and o.reads is not None for o in self.operators):
+            self._declare_columns()
 
     def _bind_windows(self) -> None:
         """Gives the rows of closed windows their columns, in order, because one operator may read those of another."""
@@ -267,6 +270,16 @@ class Pipeline:
             return bind_co_process(operator, self.sources, records)
         bound, name = operator.bind(self.record_of(operator)), self.input_of(operator)
         return bind_changes(bound, self.sources[name]) if name in self.sources else bound
+
+    @cached_property
+    def columns(self) -> DeclaredColumns:
+        """What plans record for the lineage of columns."""
+        return self._declare_columns()
+
+    def _declare_columns(self) -> DeclaredColumns:
+        from tidemark.declare.recorded_columns import declared_columns
+
+        return declared_columns(self)
 
     def operator_states(self) -> dict[str, OperatorState]:
         """The declared lists of operator state, without elements, by uid of the operators that have some."""

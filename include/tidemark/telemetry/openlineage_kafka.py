@@ -1,17 +1,20 @@
-"""Sends OpenLineage events to a Kafka topic, as OpenLineage's own Kafka transport does: JSON, keyed by the job."""
+"""Sends OpenLineage events to a Kafka topic, with the keys and values of OpenLineage's own transport."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Producer
+from openlineage.client.client import Event
+from openlineage.client.event_v2 import RunEvent
+from openlineage.client.serde import Serde
+from openlineage.client.transport import Transport
 
 from tidemark.kafka.connection import LOGGER
 
 
-@dataclass(frozen=True)
-class KafkaLineage:
-    """See `ports.observing.LineageSink`.
+@dataclass
+class AcknowledgedKafka(Transport):
+    """A transport that raises an error if an event does not arrive; that of OpenLineage only logs it (adr/0077).
 
     Attributes:
         bootstrap: `host:port`.
@@ -22,16 +25,16 @@ class KafkaLineage:
 
     bootstrap: str
     topic: str
-    timeout: float = 2.0
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float
+    options: Mapping[str, str] = field(repr=False)
 
-    def announce(self, event: Mapping[str, object]) -> None:
-        """See `ports.observing.LineageSink`. Uses one producer per event, because a process sends only two or three.
+    def emit(self, event: Event) -> None:
+        """Sends the event of a run.
 
         Raises:
-            OSError: the event was not acknowledged in time; it may have arrived anyway.
+            OSError: it was not acknowledged in time; it may have arrived anyway.
         """
-        failures: list[KafkaError] = []
+        failures: list[str] = []
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -41,12 +44,11 @@ class KafkaLineage:
                 **self.options,
             },
             logger=LOGGER,
-            on_delivery=lambda error, _: failures.append(error) if error is not None else None,
+            on_delivery=lambda error, _: failures.append(error.str()) if error is not None else None,
         )
-        job = event["job"]
-        named = f"run:{job['namespace']}/{job['name']}" if isinstance(job, Mapping) else "run"
-        producer.produce(self.topic, json.dumps(event, separators=(",", ":")).encode(), named.encode())
+        key = f"run:{event.job.namespace}/{event.job.name}" if isinstance(event, RunEvent) else None
+        producer.produce(self.topic, Serde.to_json(event).encode(), key)
         if producer.flush(self.timeout) or failures:
             producer.purge()
-            why = failures[0].str() if failures else f"not acknowledged within {self.timeout:g} s"
+            why = failures[0] if failures else f"not acknowledged within {self.timeout:g} s"
             raise OSError(f"topic {self.topic} on Kafka at {self.bootstrap}: {why}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.model.checkpoint.manifest import Checkpoint
@@ -9,7 +10,19 @@ from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.offsets import TopicPartition
 
 
-def since_split(one: Iterable[Checkpoint], other: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+class Numbered(Protocol):
+    """A checkpoint, or a record of one."""
+
+    @property
+    def id(self) -> int:
+        """The number in `chk-17`."""
+        ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+def since_split(one: Iterable[N], other: Iterable[Numbered]) -> Iterator[N]:
     """Checkpoints of one lineage, newest first, down to the first one that the other lineage has too.
 
     Args:

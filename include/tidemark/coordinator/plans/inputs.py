@@ -18,13 +18,15 @@ from tidemark.model.core.clocks import EventTimeClock
 from tidemark.model.core.offsets import OffsetCoverage, TopicPartition
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.model.state.evolution import (
+    NOTHING_REPLACED,
     Misfit,
+    ReplacedStates,
     carried_lists,
     compare_schemas,
     evolve_schema,
     plain,
     shares_tables,
-    with_frozen_window,
+    with_stored_choices,
 )
 
 
@@ -177,6 +179,7 @@ class CarriedState:
         origins: per uid, the uid of the same state in the parent; operators that start empty are omitted.
         left_behind: state that no operator takes over, by the parent's uid.
         operator_states: lists of every operator that declares any, with the parent's elements.
+        replaced: operators whose state a transform writes, so it is empty here.
     """
 
     parent: Parent
@@ -184,10 +187,12 @@ class CarriedState:
     origins: Mapping[str, str]
     left_behind: Mapping[str, StateHandle]
     operator_states: Mapping[str, OperatorState]
+    replaced: frozenset[str] = frozenset()
 
     def state(self, uid: str) -> StateHandle:
         """The state of an operator; empty if it starts empty."""
-        return self.parent.handles.get(self.origins.get(uid, ""), StateHandle())
+        kept = "" if uid in self.replaced else self.origins.get(uid, "")
+        return self.parent.handles.get(kept, StateHandle())
 
     def dead_letters(self, uid: str) -> StateHandle:
         """The dead letters of an operator so far."""
@@ -203,7 +208,7 @@ class CarriedState:
     def folder(self, uid: str) -> str | None:
         """The folder of an operator's tables if new rows have the same columns; None = new tables."""
         origin = self.origins.get(uid)
-        if origin is None or not shares_tables(self.parent.schemas[origin], self.declared[uid]):
+        if uid in self.replaced or origin is None or not shares_tables(self.parent.schemas[origin], self.declared[uid]):
             return None
         return self.parent.tables.get(uid)
 
@@ -214,6 +219,7 @@ def carried_over(
     lists: Mapping[str, OperatorState],
     *,
     allow_removed: bool,
+    replaced: ReplacedStates = NOTHING_REPLACED,
 ) -> CarriedState:
     """Finds the state of every declared operator.
 
@@ -222,22 +228,24 @@ def carried_over(
         declared: schemas by uid; `was` gives the earlier uid of a renamed operator.
         lists: declared lists by uid, for operators that declare any.
         allow_removed: leave the state of operators that are no longer declared behind.
+        replaced: state that a transform writes, so it is not compared; the operators that it reads may be undeclared.
 
     Raises:
         IncompatibleStateError: lists every uid and field that does not fit, with old, new and the remedy.
     """
     origins, misfits = _origins(parent, declared)
-    frozen = {uid: with_frozen_window(parent.schemas[origin], declared[uid]) for uid, origin in origins.items()}
-    declared = {**declared, **frozen}
+    stored = {uid: parent.schemas[origin] for uid, origin in origins.items()}
+    declared = {uid: with_stored_choices(stored.get(uid), its, replaced) for uid, its in declared.items()}
     for uid, origin in origins.items():
-        if parent.handles.get(origin):
-            misfits += compare_schemas(parent.schemas[origin], declared[uid]).misfits
+        if parent.handles.get(origin) and uid not in replaced.uids:
+            misfits += compare_schemas(stored[uid], declared[uid]).misfits
     operator_states = {}
     for uid, wanted in lists.items():
         there = parent.operator_states.get(origins.get(uid, ""), OperatorState())
         operator_states[uid], more = carried_lists(uid, there, wanted)
         misfits += more
-    removed = [uid for uid in parent.schemas if uid not in origins.values() and _has_state(parent, uid)]
+    known = {*origins.values(), *replaced.read}
+    removed = [uid for uid in parent.schemas if uid not in known and _has_state(parent, uid)]
     if not allow_removed:
         misfits += (_removed(uid) for uid in removed)
     if misfits:
@@ -248,7 +256,12 @@ def carried_over(
         )
     left = {uid: parent.handles.get(uid, StateHandle()) for uid in removed}
     return CarriedState(
-        parent=parent, declared=declared, origins=origins, left_behind=left, operator_states=operator_states
+        parent=parent,
+        declared=declared,
+        origins=origins,
+        left_behind=left,
+        operator_states=operator_states,
+        replaced=replaced.uids,
     )
 
 
@@ -330,14 +343,23 @@ class InputPlanner:
     objects: Objects
     files_exist: FilesExist
 
-    def plan(self, pipeline: Pipeline, slot: Slot, parent: Parent, *, allow_removed: bool) -> PlannedInputs:
+    def plan(
+        self,
+        pipeline: Pipeline,
+        slot: Slot,
+        parent: Parent,
+        *,
+        allow_removed: bool,
+        replaced: ReplacedStates = NOTHING_REPLACED,
+    ) -> PlannedInputs:
         """Plans the inputs of the next plan.
 
         Raises:
             IncompatibleStateError: the declaration does not fit the state; the message lists uids and fields.
         """
         schemas = pipeline.schemas()
-        carried = carried_over(parent, schemas, pipeline.operator_states(), allow_removed=allow_removed)
+        lists = pipeline.operator_states()
+        carried = carried_over(parent, schemas, lists, allow_removed=allow_removed, replaced=replaced)
         handles, adopted, wholly = {}, dict[str, str](), dict[str, int]()
         for uid in schemas:
             handle = carried.state(uid)

@@ -348,6 +348,7 @@ class Planner:
             sinks_are_ahead=parent.repeats_to > 0 and reading.repeats is not None,
             event_times=pipeline.event_times,
             drains=request.drains if reading.repeats is None else reading.repeats.last.drains,
+            columns=pipeline.columns,
         )
 
     def _clocks(self, pipeline: Pipeline, parent: Parent, reading: _Reading) -> dict[str, PlannedClock]:

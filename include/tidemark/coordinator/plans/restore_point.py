@@ -13,6 +13,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.canonical import checksum
 from tidemark.model.core.names import operator_of
+from tidemark.model.state.evolution import NOTHING_REPLACED, ReplacedStates
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ class RestorePoint:
         claim: hand the savepoint's pin over to the timeline (Flink's CLAIM); only one restore can have it.
         restore_sinks: a restore takes Delta sinks back together with the state; otherwise they keep their rows.
         note: the purpose of the timeline, for people.
+        replaced: state that a transform writes. The genesis names it as it is, so it stays pinned and readable.
     """
 
     checkpoint: Checkpoint
@@ -38,6 +40,7 @@ class RestorePoint:
     claim: bool = False
     restore_sinks: bool = False
     note: str = ""
+    replaced: ReplacedStates = NOTHING_REPLACED
 
     def __post_init__(self) -> None:
         if self.claim and not self.savepoint:
@@ -110,6 +113,7 @@ class RestorePoint:
             pipeline.schemas(),
             pipeline.operator_states(),
             allow_removed=self.allow_non_restored_state,
+            replaced=self.replaced,
         )
         gone = carried.left_behind
 

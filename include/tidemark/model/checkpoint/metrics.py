@@ -36,6 +36,21 @@ class CheckpointCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueRun:
+    """The first scheduled run after the newest checkpoint.
+
+    Attributes:
+        at_ms: when it starts.
+        following_ms: when the run after it starts.
+        every_ms: the span between two runs; None if it varies, as from month to month.
+    """
+
+    at_ms: int
+    following_ms: int
+    every_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineStatus:
     """The state of a pipeline against its deadline.
 
@@ -43,14 +58,18 @@ class DeadlineStatus:
         now_ms: the current time, in milliseconds since the epoch.
         since_ms: start of the deadline: when the newest checkpoint of the live timeline was sealed, or when a restore
             began that timeline, or before the first checkpoint, when that was planned; None = never.
-        deadline_ms: the longest time without a completed checkpoint; None = no limit.
+        deadline_ms: the longest time without a completed checkpoint; None = not set.
         stopped: whether a person stopped the pipeline; then nothing is due.
+        due: the first scheduled run after `since_ms`; None = there is none, or the DAG is paused.
+        usual_ms: the usual duration of a checkpoint.
     """
 
     now_ms: int
     since_ms: int | None
     deadline_ms: int | None
     stopped: bool
+    due: DueRun | None = None
+    usual_ms: int = 0
 
     @property
     def age_ms(self) -> int | None:
@@ -58,18 +77,27 @@ class DeadlineStatus:
         return None if self.since_ms is None else max(0, self.now_ms - self.since_ms)
 
     @property
+    def late_at_ms(self) -> int | None:
+        """When the pipeline becomes late; None = never.
+
+        By the setting, if there is one, also while the DAG is paused. Otherwise by the schedule: when the run after the
+        due one starts, plus the usual duration of a checkpoint. A run has this long to complete one.
+        """
+        if self.since_ms is None or self.stopped:
+            return None
+        if self.deadline_ms is not None:
+            return self.since_ms + self.deadline_ms
+        return None if self.due is None else self.due.following_ms + self.usual_ms
+
+    @property
     def is_late(self) -> bool:
         """Whether a checkpoint is overdue."""
-        if self.stopped or self.deadline_ms is None or self.age_ms is None:
-            return False
-        return self.age_ms > self.deadline_ms
+        return self.late_at_ms is not None and self.now_ms > self.late_at_ms
 
     @property
     def late_since_ms(self) -> int | None:
         """When the checkpoint became late: the same for every caller, so it identifies an alert."""
-        if not self.is_late or self.since_ms is None or self.deadline_ms is None:
-            return None
-        return self.since_ms + self.deadline_ms
+        return self.late_at_ms if self.is_late else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

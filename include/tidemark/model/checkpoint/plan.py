@@ -8,6 +8,7 @@ from tidemark.model.checkpoint.codec import ADDED
 from tidemark.model.checkpoint.redrive import Redrive
 from tidemark.model.checkpoint.segments import OperatorState, StateHandle, current_rows_path
 from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.columns.declared_columns import DeclaredColumns
 from tidemark.model.core.clocks import EventTimeClock, PlannedClock, clocks_after
 from tidemark.model.core.names import checked_name, operator_of
 from tidemark.model.core.offsets import OffsetRange, OffsetRanges, TopicPartition
@@ -127,6 +128,7 @@ class CheckpointPlan:
             with no other field, empty for Kafka's timestamp. Pages find the records of a window by it.
         drains: whether it reads nothing and moves all frontiers to the end of time, so that all windows close; no plan
             is made behind it (adr/0061).
+        columns: what the lineage of columns needs of the declaration (adr/0075); None in plans of earlier releases.
     """
 
     pipeline: str
@@ -176,6 +178,7 @@ class CheckpointPlan:
     sinks_are_ahead: bool = field(default=False, metadata=ADDED)
     event_times: Mapping[str, FieldType] = field(default_factory=dict, metadata=ADDED)
     drains: bool = field(default=False, metadata=ADDED)
+    columns: DeclaredColumns | None = field(default=None, metadata=ADDED)
 
     def __post_init__(self) -> None:
         if not (set(self.handles) == set(self.dead_letters) == set(self.tables) == set(self.schemas)):

@@ -229,11 +229,12 @@ class CompactionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """`jobs/<id>.json`: a compaction, export, import, patch, publication or erasure; retention keeps its files.
+    """`jobs/<id>.json`: a compaction, export, import, patch, transform or erasure; retention keeps its files.
 
     Attributes:
         job: id of the job.
-        kind: `compaction`, `export`, `import`, `patch`, `publication` or `erasure`.
+        kind: `compaction`, `export`, `import`, `patch`, `publication`, `erasure`, `transform`, or `query`: a transform
+            reads the checkpoint.
         uid: the operator; empty if the job is about all of them.
         checkpoint: id of the checkpoint that it reads or makes; 0 for an erasure, which reads all of them.
         opened_at_ms: clock of the writer.

@@ -55,6 +55,10 @@ class StandardDeviation(FoldKind):
         condition = f"({quote(mean)} IS NULL) <> {is_none} OR ({quote(m2)} IS NULL) <> {is_none} OR {quote(m2)} < 0"
         yield condition, f"{count}, {mean} and {m2} must all be known, or none; {m2} is not negative"
 
+    def exported_values(self, field: StoredField) -> Iterator[tuple[str, str]]:
+        """See `StateKind`: its moments."""
+        yield from ((f"{field.name}__{member}", f"{quote(field.name)}.{quote(member)}") for member, _ in _MOMENTS)
+
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`."""
         path, where = record_path(field.source), filter_sql(only)

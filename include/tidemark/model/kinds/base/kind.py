@@ -224,6 +224,11 @@ class StateKind(ABC):
         """Returns (condition for an inconsistent imported row, explanation)."""
         yield from ()
 
+    def exported_values(self, field: StoredField) -> Iterator[tuple[str, str]]:
+        """Returns (imported column, DuckDB expression over merged accumulators) of those that are not the value."""
+        held = {name for name, _ in field.accumulators} - {field.name}
+        yield from ((name, quote(name)) for name, _ in self.imported_columns(field) if name in held)
+
 
 def record_field(at: str, path: str, record: FieldType) -> FieldType:
     """Returns the type of a record field.

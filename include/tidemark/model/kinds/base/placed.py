@@ -65,6 +65,11 @@ class PlacedValue(FoldKind):
         known_by = " AND ".join(f"{sql} IS NOT NULL" for _, sql in ranks) or f"{column} IS NOT NULL"
         yield field.name, f"CASE WHEN {known_by} THEN {DUCKDB.struct([*ranks, *_BEFORE_ALL, ('value', column)])} END"
 
+    def exported_values(self, field: StoredField) -> Iterator[tuple[str, str]]:
+        """See `StateKind`: the members that rank."""
+        column = quote(field.name)
+        yield from ((f"{field.name}__{member}", f"{column}.{quote(member)}") for member, _ in self.ranks(field))
+
     def partials(self, field: StoredField, only: str, *, emitted: bool) -> list[str]:
         """See `FoldKind`.
 

@@ -1,0 +1,1 @@
+"""The lineage of columns: which fields of which records make a column, and which decide it."""
