@@ -17,8 +17,8 @@ from tests.support.disk import DiskPipeline, ParquetFiles
 from tests.support.disk_context import DiskContext
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.operations import patch as patch_operations
-from tidemark.operations.patch import Patched, PatchRequest
+from tidemark.operations.savepoint_states import patch as patch_operations
+from tidemark.operations.savepoint_states.patch import Patched, PatchRequest
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.sql.initial_state import given_columns
 from tidemark.tables.delta_tables import arrow_schema

@@ -163,11 +163,11 @@ def test_a_patch_that_was_killed_is_finished_by_the_same_command(
     given: Given, dies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = {
-        "write": "tidemark.operations.patch._write_patch",
+        "write": "tidemark.operations.savepoint_states.patch._write_patch",
         "commit": "tidemark.tables.delta_tables.DeltaTables.make_durable",
         "record": "tidemark.coordinator.recovery.idle_plans.Idle.plan",
         "plan": "tidemark.coordinator.records.timelines.Freezer.freeze",
-        "complete": "tidemark.coordinator.recovery.savepoint_patch.Patcher._complete",
+        "complete": "tidemark.coordinator.recovery.savepoint_transform.Transformer._complete",
         "pin": "tidemark.coordinator.recovery.savepoints.Savepoints.create",
     }
     with monkeypatch.context() as patch:

@@ -15,10 +15,10 @@ from tests.support.scale import SCALE
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.schema.operator_schema import run_columns
-from tidemark.operations import patch as patch_operations
 from tidemark.operations import queries
-from tidemark.operations.patch import PatchRequest
 from tidemark.operations.queries import DiffRequest
+from tidemark.operations.savepoint_states import patch as patch_operations
+from tidemark.operations.savepoint_states.patch import PatchRequest
 from tidemark.readers.duckdb_session import open_query_runner
 from tidemark.readers.state_diff import Detail
 from tidemark.sql.initial_state import given_columns

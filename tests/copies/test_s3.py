@@ -154,7 +154,9 @@ def test_an_export_that_was_killed_is_none_and_the_next_one_succeeds(
         def rule(request: S3Request) -> Fault | None:
             nonlocal count
             count += request.method == "PUT"
-            if request.method != "PUT" or count < dies:
+            # On a busy machine a put may be sent twice, so the last one is known by its name.
+            is_last, is_counted = is_put(request, "export.json"), request.method == "PUT" and count >= dies
+            if not (is_last or (is_counted and dies < files)):
                 return None
             kill()
             return Fault.DROP_REPLY if at == "behind" else Fault.NOT_SENT

@@ -1,4 +1,4 @@
-"""Windows and timers that a patch or a bootstrap gives: they close and fire as if the records had made them."""
+"""Windows and timers that a patch, a transform or a bootstrap gives close and fire as if the records had made them."""
 
 import copy
 import json
@@ -22,8 +22,10 @@ from tests.support.scale import SCALE
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.operations import patch as patches
-from tidemark.operations.patch import PatchRequest
+from tidemark.operations.savepoint_states import patch as patches
+from tidemark.operations.savepoint_states import transform as transforms
+from tidemark.operations.savepoint_states.patch import PatchRequest
+from tidemark.operations.savepoint_states.transform import TransformRequest
 from tidemark.readers.checkpoint_reader import read_checkpoint
 from tidemark.readers.sink_reader import read_sink
 from tidemark.sql.initial_state import given_columns
@@ -230,6 +232,43 @@ class Timed:
         self.models[done.id] = read, model
         return done
 
+    def transformed(self, of: Checkpoint, name: str) -> Checkpoint:
+        """Leaves a sensor out, raises counts and totals, and moves timers, in the model as well."""
+        read, model = copy.deepcopy(self.models[of.id])
+        model.windows = {
+            place: {**row, "n": row["n"] + (row["n"] % 2) * 10}
+            for place, row in model.windows.items()
+            if place[0] != "a"
+        }
+        hour = timedelta(hours=1)
+        for kept in model.kept.values():
+            kept["timers"] = {timer: at + hour for timer, at in kept["timers"].items()}
+        moved = "map_from_entries([{'key': e.key, 'value': e.value + INTERVAL 1 HOUR} FOR e IN map_entries(timers)])"
+        request = TransformRequest(
+            pipeline=self.name,
+            source=RestoreRequest(checkpoint=of.id),
+            fork=name,
+            queries={
+                "windows": "SELECT * REPLACE (n + n % 2 * 10 AS n) FROM windows WHERE sensor <> 'a'",
+                "quiet": f"SELECT * REPLACE ({moved} AS timers) FROM quiet",
+            },
+            key_groups=self.chance.choice([None, 3, 512]),
+        )
+        found = transforms.transform(self.context, request)
+        assert found.refused == 0, found
+        done = found.checkpoint
+        assert done is not None
+        self.models[done.id] = read, model
+        return done
+
+    def rows_in_parts(self, done: Checkpoint) -> dict[str, list[str]]:
+        """The states whose rows are stored in parts, which no query can write."""
+        root = str(self.line.root)
+        return {
+            uid: ordered(read_checkpoint(root, done, uid).drop_columns(["_changed"]).to_pylist())
+            for uid in ("sliding", "sessions")
+        }
+
 
 def ordered(rows: list[Mapping[str, Any]] | Rows) -> list[str]:
     """Rows in any order."""
@@ -258,6 +297,52 @@ def test_windows_and_timers_of_a_patch_close_and_fire(tmp_path: Path, n: int) ->
                     timed.line.compact(uid, full=how, timeline=turn)
             made.append(timed.checkpoint(turn))
             timed.check(made[-1])
+
+
+@pytest.mark.parametrize("n", range(3 * SCALE))
+def test_windows_and_timers_of_a_transform_close_and_fire(tmp_path: Path, n: int) -> None:
+    print(f"seed {SEED}; TIDEMARK_TEST_SEED={SEED}")
+    timed = Timed(tmp_path, random.Random(f"{SEED} transform {n}"))
+    made = [timed.checkpoint() for _ in range(4)]
+    source = timed.chance.choice(made)
+    for turn in ("one", "two"):
+        made = [timed.transformed(source, turn)]
+        timed.check(made[-1])
+        assert timed.rows_in_parts(made[-1]) == timed.rows_in_parts(source), "in other key groups, or by reference"
+        for _ in range(4):
+            for uid in ("windows", "quiet", "sliding", "sessions"):
+                how = timed.chance.choice([None, False, True])
+                if how is not None:
+                    timed.line.compact(uid, full=how, timeline=turn)
+            made.append(timed.checkpoint(turn))
+            timed.check(made[-1])
+        source = timed.chance.choice(made)
+
+
+def test_a_transform_into_what_is_past_or_no_window_is_refused(timed: Timed) -> None:
+    for _ in range(6):
+        last = timed.checkpoint()
+    open_windows = len(timed.models[last.id][1].windows)
+
+    def planned(uid: str, query: str) -> dict[str, int]:
+        request = TransformRequest(
+            pipeline="timed", source=RestoreRequest(checkpoint=last.id), fork="no", queries={uid: query}
+        )
+        return {r.why: r.rows for r in transforms.plan_transform(timed.context, request).states[uid].refused}
+
+    earlier = "window_start - INTERVAL 90 DAY AS window_start, window_end - INTERVAL 90 DAY AS window_end"
+    found = planned("windows", f"SELECT * REPLACE ({earlier}) FROM windows")
+    assert sum(found.values()) == open_windows
+    assert all("is closed" in why for why in found)
+    found = planned("windows", "SELECT * REPLACE (window_end + INTERVAL 1 HOUR AS window_end) FROM windows")
+    assert sum(found.values()) == open_windows
+    assert all("is none of its tumbling windows" in why for why in found)
+    past = "SELECT * REPLACE (MAP {'quiet': TIMESTAMPTZ '2001-01-01 00:00:00+00'} AS timers) FROM quiet"
+    (why,) = planned("quiet", past)
+    assert "would never fire" in why
+    for uid in ("sliding", "sessions"):
+        with pytest.raises(UsageError, match="stored in parts"):
+            planned(uid, f"FROM {uid}")
 
 
 def test_a_bootstrap_goes_on_with_the_windows_and_timers_that_it_is_given(

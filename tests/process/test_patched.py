@@ -13,7 +13,7 @@ from tests.support.spark import SparkPipeline, TwinPipeline
 from tests.support.visits import PIPELINE, visits
 from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.recovery.restore import Recovery
-from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
+from tidemark.coordinator.recovery.savepoint_transform import Transformer, Transforming, mark_patched
 from tidemark.engine.write.parquet_writer import written_run
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -98,13 +98,13 @@ def _patched(
 
     done = []
     for there, source, write in ((world, sources[0], in_memory), (twin, sources[1], on_disk)):
-        wanted = Patching(
+        wanted = Transforming(
             restore_point=RestorePoint(checkpoint=source),
             pipeline=PIPELINE,
             timeline="fixed",
             savepoint=SavepointRequest(name="fixed", owner="me", origin="patch 1"),
             uids=UIDS,
         )
-        patcher = Patcher(coordinator=there.coordinator, tables=there.tables, write=write)
-        done.append(patcher.patch(wanted)[0])
+        patcher = Transformer(coordinator=there.coordinator, tables=there.tables, write=write)
+        done.append(patcher.transform(wanted)[0])
     return done[0], done[1]

@@ -24,7 +24,7 @@ from tidemark.declare.pipeline import Pipeline
 from tidemark.model.core.savepoint_expiry import expiry_ms
 
 if TYPE_CHECKING:
-    from tidemark.operations.patch import Patched, PatchRequest
+    from tidemark.operations.savepoint_states.patch import Patched, PatchRequest
 
 PATCH = "patch"
 
@@ -59,7 +59,7 @@ class PatchConf(BeginningConf):
         Raises:
             UsageError: a table or the expiry cannot be parsed.
         """
-        from tidemark.operations.patch import PatchRequest, source_of, tables_of
+        from tidemark.operations.savepoint_states.patch import PatchRequest, source_of, tables_of
 
         return PatchRequest(
             pipeline=self.pipeline,
@@ -88,10 +88,12 @@ class PatchOperator(PipelinesOperator):
         return conf, conf.request(context["dag_run"].triggering_user_name or "airflow")
 
     def report(self, done: "Patched") -> Ids:
-        """Logs the changes of a patch, and returns its names."""
-        for uid, state in done.states.items():
-            self.log.info("%s: %s", uid, ", ".join(f"{name} {n}" for name, n in asdict(state).items()))
-        found = {"savepoint": done.savepoint, "timeline": done.timeline, "from": done.source.plan.name}
+        """Logs the changes of a patch, and returns its names and counts."""
+        states = {uid: asdict(state) for uid, state in done.states.items()}
+        for uid, counts in states.items():
+            self.log.info("%s: %s", uid, ", ".join(f"{name} {n}" for name, n in counts.items()))
+        names = {"savepoint": done.savepoint, "timeline": done.timeline, "from": done.source.plan.name}
+        found: Ids = {**names, "states": states}
         return found if done.checkpoint is None else found | {"checkpoint": done.checkpoint.plan.name}
 
 
@@ -101,13 +103,13 @@ class PlanPatchOperator(PatchOperator):
     ui_color = "#e8f0fe"
 
     def execute(self, context: Context) -> Ids:
-        """Returns `{"pipeline", "savepoint", "timeline", "from"}`.
+        """Returns `{"pipeline", "savepoint", "timeline", "from", "states"}`.
 
         Raises:
             AirflowFailException: the form or a table is invalid, or a name is taken; the message says what to do next.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.operations import patch
+        from tidemark.operations.savepoint_states import patch
 
         with fail_on_refusal():
             conf, request = self.read_form(context)
@@ -128,7 +130,7 @@ class ExecutePatchOperator(PatchOperator):
             AirflowFailException: a name was taken meanwhile.
             TidemarkError: the store did not answer; the task is retried.
         """
-        from tidemark.operations import patch
+        from tidemark.operations.savepoint_states import patch
 
         with fail_on_refusal():
             conf, request = self.read_form(context)

@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         " give."
     },
     "state": {"state": "Read keyed state as of a checkpoint."},
+    "lineage": {"lineage": "Show which fields make which columns."},
     "sink": {"sink": "Read emitted records, and skip those that cannot be sent."},
     "publication": {"publication": "Publish states to tables that others read."},
     "dead_letters": {"dead-letters": "List, show and redrive records that operators could not use."},
@@ -73,7 +74,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """The modules of Tidemark's own commands, in the order of `--help`; and the first words that each one takes, with the
 first paragraph of their help, so that `--help` imports no module. A test compares both with the modules."""
-NOUNS = frozenset(("checkpoint", "savepoint", "timeline", "retention", "state", "sink", "publication", "dead-letters"))
+NOUNS = frozenset(
+    ("checkpoint", "savepoint", "timeline", "retention", "state", "lineage", "sink", "publication", "dead-letters")
+)
 """The first words that take a verb."""
 EXTENDED = ("doctor", "resume", "stop")
 """Commands of Tidemark that other packages extend."""

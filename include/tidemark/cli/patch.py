@@ -10,8 +10,8 @@ from tidemark.cli.output import JsonFlag, human_bytes, note, print_json, show_fi
 from tidemark.context import open_context
 from tidemark.environment import user_name
 from tidemark.model.core.savepoint_expiry import expiry_ms
-from tidemark.operations import patch as patch_operations
-from tidemark.operations.patch import Patched, PatchRequest, source_of, tables_of
+from tidemark.operations.savepoint_states import patch as patch_operations
+from tidemark.operations.savepoint_states.patch import Patched, PatchRequest, source_of, tables_of
 
 From = Annotated[
     tuple[str, str], typer.Argument(metavar="PIPELINE FROM", help="A pipeline, and a savepoint or a checkpoint of it.")

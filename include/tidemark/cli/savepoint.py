@@ -1,4 +1,4 @@
-"""`tidemark savepoint create | list | show | update | patch | dispose | hold | release`: names that pin checkpoints."""
+"""`tidemark savepoint create | list | show | update | patch | transform | dispose | hold | release`: named pins."""
 
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ from tidemark.cli.checkpoint_id import parse_id
 from tidemark.cli.option_groups import Execute, Expires, Note, PipelineName, with_options
 from tidemark.cli.output import JsonFlag, human_bytes, note, show_fields, show_rows
 from tidemark.cli.patch import patch
+from tidemark.cli.transform import transform
 from tidemark.context import Context, open_context
 from tidemark.environment import random_id, user_name
 from tidemark.errors import NotFoundError, UsageError
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     group.command("update")(update)
     group.command("note", hidden=True)(update)  # the old name, an alias
     group.command("patch")(with_options(patch))
+    group.command("transform")(with_options(transform))
     group.command("dispose")(dispose)
     group.command("hold")(hold)
     group.command("release")(release)

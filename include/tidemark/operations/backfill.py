@@ -82,6 +82,7 @@ def open_backfill(
         NotFoundError, ConflictError: no such pipeline, savepoint or checkpoint; or the savepoint is drained.
         DamagedError: the checkpoint is not whole, and the fork was not begun yet.
     """
+    context.observers.refuse_unsendable()
     coordinator = context.coordinator(context.require_pipeline(name), both_listeners(listener, context.listener))
     made = Backfill(
         coordinator=coordinator, pipeline=context.pipeline(name), request=request, on_failure=report_failure

@@ -139,6 +139,7 @@ def make_checkpoints(
     """
     pipeline = context.pipeline(name)
     context.warehouse.refuse_unconditional()
+    context.observers.refuse_unsendable()
     loop = make_loop(context, pipeline, both_listeners(listener, context.listener), timeline=timeline)
     seen = loop.coordinator.head()
     live = seen.timeline
@@ -178,6 +179,7 @@ def plan(context: Context, name: str, request: PlanRequest) -> Planned:
     pipeline = context.pipeline(name)
     loop = make_loop(context, pipeline, on_completed=lambda made: observability.announce(context, made))
     context.warehouse.refuse_unconditional()
+    context.observers.refuse_unsendable()
     seen = loop.coordinator.head()
     with context.lock(name, seen.timeline, pipeline.checkpoint_timeout):
         done = loop.plan(request, seen)

@@ -3,10 +3,10 @@
 The gauges are those of `tidemark.model.checkpoint.metrics`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark.answers.timeline_facts import DeadlineFacts
 from tidemark.context import Context
@@ -21,21 +21,13 @@ from tidemark.coordinator.records.timelines import Stops
 from tidemark.declare.pipeline import Pipeline
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint, Sealed
-from tidemark.model.checkpoint.metrics import NONE, DeadlineStatus, Standing, gauges
-from tidemark.model.checkpoint.openlineage_events import (
-    Attempted,
-    Json,
-    Naming,
-    attempt_of,
-    without_nulls,
-)
+from tidemark.model.checkpoint.metrics import NONE, DeadlineStatus, DueRun, Standing, gauges
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import IdRecord
 from tidemark.model.core.canonical import checksum
-from tidemark.model.core.names import EMBEDDED_BROKER
 from tidemark.operations import compaction
 from tidemark.ports import PlanRequest, SourceLog, StepListener
-from tidemark.ports.observing import Metrics
+from tidemark.ports.observing import LineageEvent, Metrics
 from tidemark.telemetry.lazy_logger import log
 
 
@@ -143,8 +135,26 @@ def measure_lag(context: Context, pipeline: Pipeline, log: SourceLog, max_age: t
     return Lag(position=position, unread=sum(r.span for r in unread.values()), is_overdue=is_overdue)
 
 
-def check_deadline(context: Context, name: str) -> DeadlineFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRuns:
+    """The runs by which a pipeline is measured that has no deadline of its own.
+
+    Attributes:
+        due_after: finds the first scheduled run after a time, in milliseconds since the epoch; None if there is none.
+        usual_ms: the usual duration of a checkpoint.
+    """
+
+    due_after: Callable[[int], DueRun | None]
+    usual_ms: int
+
+
+def check_deadline(context: Context, name: str, expected: ExpectedRuns | None = None) -> DeadlineFacts:
     """Whether a pipeline is late, without any data, so that you may publish the answer.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        expected: the runs of its DAG; they count if no deadline is set.
 
     Raises:
         NotFoundError: no such pipeline.
@@ -152,6 +162,8 @@ def check_deadline(context: Context, name: str) -> DeadlineFacts:
     """
     found = measure(context, name)
     at = found.deadline
+    if at.deadline_ms is None and at.since_ms is not None and expected is not None:
+        at = replace(at, due=expected.due_after(at.since_ms), usual_ms=expected.usual_ms)
     return DeadlineFacts(
         pipeline=name,
         late=at.is_late,
@@ -160,6 +172,7 @@ def check_deadline(context: Context, name: str) -> DeadlineFacts:
         failures_in_row=found.failures_in_row,
         age_ms=at.age_ms,
         deadline_ms=at.deadline_ms,
+        due_ms=None if at.due is None else at.due.at_ms,
         late_since_ms=at.late_since_ms,
         age=None if at.age_ms is None else _words(at.age_ms),
         deadline=None if at.deadline_ms is None else _words(at.deadline_ms),
@@ -234,10 +247,6 @@ def _since(coordinator: CheckpointCoordinator, live: Branch) -> int | None:
     return None if plan is None else plan.planned_at_ms
 
 
-if TYPE_CHECKING:
-    pass
-
-
 # Announces attempts and checkpoints as lineage: START before the work, FAIL after an error, COMPLETE when published.
 #
 # A process that is killed announces no end; the attempt that takes over has a START of its own.
@@ -252,29 +261,23 @@ def execute_attempt(
     context.renew_lock(pipeline, owned.plan)
     if context.observers.lineage is None:
         return context.execute(pipeline, owned, listener)
-    event = Attempted(plan=owned.plan, attempt=owned.number, naming=_naming(context))
-    _announce(context, event.start_event(context.clock.now_ms()))
+    started = LineageEvent(plan=owned.plan, attempt=owned.number, at_ms=context.clock.now_ms())
+    _announce(context, started)
     try:
         return context.execute(pipeline, owned, listener)
     except BaseException as error:
         # Airflow's timeouts and Ctrl-C are no Exceptions, but end an attempt all the same.
-        _announce(context, event.fail_event(context.clock.now_ms(), classify(error)))
+        _announce(context, replace(started, at_ms=context.clock.now_ms(), failure=classify(error)))
         raise
 
 
 def announce(context: Context, found: Checkpoint) -> None:
     """Announces a completed checkpoint; a repeated call announces the same event."""
     if context.observers.lineage is not None:
-        _announce(context, attempt_of(found, _naming(context)).complete_event(context.clock.now_ms(), found))
+        _announce(context, LineageEvent.of(found, context.clock.now_ms()))
 
 
-def _naming(context: Context) -> Naming:
-    server = (context.settings.kafka_bootstrap or EMBEDDED_BROKER).split(",")[0].strip()
-    jobs = context.settings.openlineage_namespace
-    return Naming(jobs=jobs, broker=server, warehouse=str(context.settings.warehouse))
-
-
-def _announce(context: Context, event: Json) -> None:
+def _announce(context: Context, event: LineageEvent) -> None:
     sink = context.observers.lineage
     if sink is not None:
-        context.observers.lineage_calls.call(lambda: sink.announce(without_nulls(event)))
+        context.observers.lineage_calls.call(lambda: sink.announce(event))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidemark.context import Context
-from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.records.objects import Objects
 from tidemark.coordinator.records.released_checkpoints import usable
 from tidemark.coordinator.records.timelines import Timelines
@@ -81,6 +80,8 @@ def get_checkpoint_as_of(context: Context, name: str, when: datetime) -> Checkpo
         NotFoundError: there is no such checkpoint.
         UsageError: the time has no zone.
     """
+    from tidemark.coordinator.plans.initial_offsets import to_ms
+
     checked_time(when)
     timelines = timelines_of(context, context.require_pipeline(name))
     found = timelines.as_of(timelines.live(), to_ms(when))

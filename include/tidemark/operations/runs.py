@@ -1,11 +1,14 @@
-"""Runs that make several checkpoints: how far they are, and which checkpoints Airflow has no event of.
+"""Runs that make several checkpoints: how far they are, their backlog, and the checkpoints Airflow has no event of.
 
 A task adds events only if it succeeds, so a run that fails adds none, although some of its checkpoints are complete.
 """
 
+import math
+from collections.abc import Iterable
 from itertools import takewhile
 
-from tidemark.answers.run_facts import RunFacts
+from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.run_facts import BacklogFacts, PartitionBacklog, RunFacts
 from tidemark.context import Context
 from tidemark.coordinator.plans.runs import newest_run
 from tidemark.model.checkpoint import object_keys as keys
@@ -42,6 +45,58 @@ def describe(context: Context, made: Checkpoint) -> RunFacts | None:
         per_second=rate,
         seconds_left=(total - done) / rate if done else None,
     )
+
+
+def describe_backlog(context: Context, name: str) -> BacklogFacts:
+    """Returns how far the live timeline is behind its topics, and the progress of a run that makes several checkpoints.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError, CorruptObjectError: the store could not be read.
+    """
+    coordinator = context.coordinator(name)
+    newest = next(coordinator.checkpoints(), None)
+    if newest is None:
+        return BacklogFacts(
+            checkpoint=None, planned_at=None, lag=0, run=None, ends_at=None, checkpoints=0, checkpoints_left=None,
+            bytes_left=None, reduced_to=0, partitions=[],
+        )  # fmt: skip
+    plan = newest.plan
+    record = newest_run(coordinator.objects, plan.run) if plan.run and not plan.covers else None
+    run = None if record is None else describe(context, newest)
+    made = [] if record is None else _made_by(coordinator.checkpoints(), plan.run, record.at_ms)
+    offsets = sum(sum(r.span for r in found.plan.ranges.values()) for found in made)
+    left = 0 if run is None else run.total - run.done
+    seconds = None if run is None else run.seconds_left
+    return BacklogFacts(
+        checkpoint=plan.name,
+        planned_at=iso(plan.planned_at_ms),
+        lag=sum(plan.pending.values()),
+        run=run,
+        ends_at=None
+        if seconds is None
+        else iso(observability.sealed_ms(coordinator, plan, newest.sealed) + round(1000 * seconds)),
+        checkpoints=len(made),
+        checkpoints_left=math.ceil(left * len(made) / offsets) if offsets else None,
+        bytes_left=round(left * sum(found.sealed.facts.bytes for found in made) / offsets) if offsets else None,
+        reduced_to=plan.reduced_to,
+        partitions=[
+            PartitionBacklog(
+                partition=str(tp),
+                position=within.end,
+                lag=plan.pending.get(tp, 0),
+                run_start=None if record is None or tp not in record.ends else record.starts.get(tp, record.ends[tp]),
+                run_end=None if record is None else record.ends.get(tp),
+            )
+            for tp, within in sorted(plan.ranges.items())
+        ],
+    )
+
+
+def _made_by(line: Iterable[Checkpoint], run: str, since_ms: int) -> list[Checkpoint]:
+    """The checkpoints of a line, newest first, that a run has made since a time."""
+    later = takewhile(lambda found: found.plan.planned_at_ms >= since_ms, line)
+    return [found for found in later if found.plan.run == run]
 
 
 def list_unannounced(context: Context, newest: Checkpoint) -> list[int]:

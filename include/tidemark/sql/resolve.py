@@ -7,7 +7,7 @@ compacted row keeps the newest `_changed` that it contains.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from tidemark.model.core.canonical import sha256_of
@@ -71,16 +71,25 @@ def _resolving(schema: OperatorSchema, relation: str, at: int | str | None, wher
     return dialect.text(f'SELECT {columns} FROM ({inner}) AS "_merged"{_where(_is_live(schema, at, dialect))}')
 
 
-def single_sql(schema: OperatorSchema, relation: str, now: Now, *, dialect: Dialect = DUCKDB) -> str:
+def single_sql(
+    schema: OperatorSchema, relation: str, now: Now, *, more: Sequence[str] = (), dialect: Dialect = DUCKDB
+) -> str:
     """Returns `resolving_sql` for rows without others of their key: nothing is merged.
 
     It does not work for a process with maps, whose keys have a row per entry.
+
+    Args:
+        schema: see `resolving_sql`.
+        relation: see `resolving_sql`.
+        now: see `resolving_sql`.
+        more: of a fold, further columns over its accumulators.
+        dialect: dialect of the engine.
     """
     at = now_of(schema, now)
     if schema.kind == "process":
         return dialect.text(single_rows(schema, relation, at, dialect))
     finished = [f"{finish(f, schema.keys, dialect, at)} AS {quote(f.name)}" for f in schema.fields]
-    columns = ", ".join([*key_columns(schema), *finished, '"_changed"'])
+    columns = ", ".join([*key_columns(schema), *finished, *more, '"_changed"'])
     live = " AND ".join(
         filter(None, ["\"_kind\" <> 'tombstone'", _is_unexpired(schema, at, dialect), _is_open(schema, now, dialect)])
     )

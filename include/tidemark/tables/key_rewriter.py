@@ -39,7 +39,7 @@ class ParquetKeyFiles:
     def rows_of(self, table: str, file: LiveFile, key: ErasedKey) -> int:
         """See `ports.KeyFiles`."""
         with self._opened(table, file) as opened:
-            return sum(_count(_mask(table, opened, n, key)) for n in _groups(opened, key.group))
+            return sum(_count(_mask(table, opened, n, key)) for n in _groups(opened, key.groups))
 
     def without(
         self, table: str, files: Sequence[LiveFile], key: ErasedKey, folder: str
@@ -58,14 +58,14 @@ class ParquetKeyFiles:
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
         """See `ports.KeyFiles`."""
-        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
+        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), groups=())
         with self._opened(table, file) as opened:
             return sum(_count(_mask(table, opened, n, key)) for n in range(opened.num_row_groups))
 
     def _copied(self, table: str, file: LiveFile, key: ErasedKey, target: Path) -> int:
         rows, touched = 0, set[int]()
         with self._opened(table, file) as opened:
-            touched.update(_groups(opened, key.group))
+            touched.update(_groups(opened, key.groups))
             # Microseconds, as Spark writes and reads them, even if another writer's file has others.
             with pq.ParquetWriter(
                 target, opened.schema_arrow, compression="zstd", write_page_checksum=True, coerce_timestamps="us"
@@ -87,8 +87,8 @@ class ParquetKeyFiles:
             yield opened
 
 
-def _groups(opened: pq.ParquetFile, group: int) -> list[int]:
-    """Returns row groups that may contain a key group, by their bounds."""
+def _groups(opened: pq.ParquetFile, groups: Sequence[int]) -> list[int]:
+    """Returns row groups that may contain one of some key groups, by their bounds."""
     column = opened.schema_arrow.get_field_index(_GROUP)
     if column < 0:
         return list(range(opened.num_row_groups))
@@ -96,7 +96,7 @@ def _groups(opened: pq.ParquetFile, group: int) -> list[int]:
     found = []
     for n in range(opened.num_row_groups):
         bounds = None if at is None else opened.metadata.row_group(n).column(at).statistics
-        if bounds is None or not bounds.has_min_max or bounds.min <= group <= bounds.max:
+        if bounds is None or not bounds.has_min_max or any(bounds.min <= group <= bounds.max for group in groups):
             found.append(n)
     return found
 

@@ -1,6 +1,6 @@
 """External Parquet files or a Delta table as stored rows of an operator: typed, keyed, sorted, every row checked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.errors import NotFoundError, StoreError, UsageError
 from tidemark.model.kinds.base.sql import key_columns
 from tidemark.model.retention.export_manifest import ExportedFile
-from tidemark.model.schema.key_groups import group_of
+from tidemark.model.schema.key_groups import groups_of
 from tidemark.model.schema.operator_schema import OperatorSchema, run_columns
 from tidemark.readers.duckdb_session import open_connection, translate_duckdb_errors
 from tidemark.sql.initial_state import given_columns, stored_sql, timer_faults, window_fault
@@ -127,8 +127,7 @@ class GivenTable:
                 why = window_fault(self.schema.window, start.astimezone(UTC), end.astimezone(UTC), self.frontier)
                 if why is not None:
                     raise self._refused(why)
-        groups = [group_of(self.schema, key) for key in values]
-        return rows.append_column(_GROUP, pa.array(groups, _GROUP.type))
+        return rows.append_column(_GROUP, key_groups_of(self.schema, values))
 
     def _source(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         path = Path(self.path)
@@ -169,3 +168,8 @@ def _batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
     for path in files:
         with pq.ParquetFile(path) as source:
             yield from source.iter_batches(_BATCH)
+
+
+def key_groups_of(schema: OperatorSchema, keys: Iterable[Sequence[object]]) -> pa.Array:
+    """Returns the column `_key_group` of rows with these keys."""
+    return pa.array(groups_of(schema, keys), _GROUP.type)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidemark.model.checkpoint.manifest import Checkpoint
+from tidemark.model.checkpoint.segments import StateHandle
+from tidemark.model.core.ttl import Now
 from tidemark.model.kinds.base.sql import DUCKDB_MACROS, quote
 from tidemark.model.retention.export_manifest import ExportedFile, ExportedState
 from tidemark.model.schema.key_groups import key_group_ranges
@@ -51,24 +53,11 @@ class FolderExport:
         """
         schema = self.checkpoint.plan.schemas[uid]
         with translate_duckdb_errors(f"state of {uid} cannot be read"):
-            stored = self.folder.files(f"stored/{uid}", self._merged(uid), arrow_schema(run_columns(schema)))
+            rows = compacted_batches(self.warehouse, schema, self.checkpoint.handles[uid], self.checkpoint.now)
+            stored = self.folder.files(f"stored/{uid}", rows, arrow_schema(run_columns(schema)))
             resolved = self._resolved(uid, [str(self.folder.path / file.path) for file in stored])
         texts = {dialect: self._query(uid, dialect, query) for dialect, query in queries.items()}
         return ExportedState(schema=replace(schema, older=()), stored=tuple(stored), resolved=resolved, queries=texts)
-
-    def _merged(self, uid: str) -> Iterator[pa.RecordBatch]:
-        """Yields the compacted rows, in the order of their files: a range of key groups is merged after the other."""
-        schema, handle = self.checkpoint.plan.schemas[uid], self.checkpoint.handles[uid]
-        rows = stored_rows(self.warehouse, schema, handle)
-        if rows is None:
-            return
-        count = max(1, min(math.ceil(handle.rows / RANGE_ROWS), schema.key_groups))
-        with open_connection(rows.files) as connection:
-            for within in key_group_ranges(schema.key_groups, count):
-                relation = replace(rows, key_groups=within).register(connection, "rows")
-                deepest = compacted_sql(schema, relation, self.checkpoint.now, deepest=True)
-                held = connection.sql(order_columns(deepest, run_columns(schema), stored_order(schema)))
-                yield from held.to_arrow_reader(_BATCH)
 
     def _resolved(self, uid: str, stored: Sequence[str]) -> ExportedFile:
         """Writes the resolved rows in order of keys, from the files with the compacted ones."""
@@ -92,10 +81,39 @@ class FolderExport:
         return self.folder.text(f"queries/{uid}.{dialect}.sql", whole)
 
 
+def compacted_batches(
+    warehouse: Root, schema: OperatorSchema, handle: StateHandle, now: Now, *, is_sorted: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Yields a state as a compaction of everything leaves it; a range of key groups is merged after the other.
+
+    Args:
+        warehouse: root of all tables.
+        schema: the operator's stored schema.
+        handle: its state.
+        now: the checkpoint's clocks.
+        is_sorted: whether the rows come in the order of their files.
+
+    Raises:
+        UsageError: only Spark can merge the rows.
+        StoreError: a version or a file of the handle is missing.
+    """
+    rows = stored_rows(warehouse, schema, handle)
+    if rows is None:
+        return
+    count = max(1, min(math.ceil(handle.rows / RANGE_ROWS), schema.key_groups))
+    with open_connection(rows.files) as connection:
+        for within in key_group_ranges(schema.key_groups, count):
+            relation = replace(rows, key_groups=within).register(connection, "rows")
+            deepest = compacted_sql(schema, relation, now, deepest=True)
+            order = stored_order(schema) if is_sorted else []
+            held = connection.sql(order_columns(deepest, run_columns(schema), order))
+            yield from held.to_arrow_reader(_BATCH)
+
+
 def order_columns(query: str, columns: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
-    """Returns the columns of a query's rows, sorted."""
+    """Returns the columns of a query's rows, sorted if there is anything to sort by."""
     names, by = ", ".join(quote(name) for name, _ in columns), ", ".join(quote(name) for name in order)
-    return f'SELECT {names} FROM ({query}) AS "_made" ORDER BY {by}'
+    return f'SELECT {names} FROM ({query}) AS "_made"{f" ORDER BY {by}" if by else ""}'
 
 
 def stored_order(schema: OperatorSchema) -> list[str]:

@@ -9,7 +9,7 @@ from tests.support.bank import ASK, PIPELINE, BankPipeline
 from tests.support.crashes import Killed
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.restore_point import RestorePoint
-from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching
+from tidemark.coordinator.recovery.savepoint_transform import Transformer, Transforming
 from tidemark.errors import ConflictError, NameRefusedError
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
@@ -37,14 +37,14 @@ class Crash:
             raise Killed
 
 
-def patcher(bank: BankPipeline, crash: Any = None) -> Patcher:
+def patcher(bank: BankPipeline, crash: Any = None) -> Transformer:
     """Sets two accounts and deletes one."""
 
     def write(uid: str, folder: str, number: int) -> WrittenRun:
         return bank.tables.write(folder, [_row(uid, key, number) for key in (*SET, *GONE)])
 
     coordinator: CheckpointCoordinator = bank.coordinator
-    return Patcher(
+    return Transformer(
         coordinator=replace(coordinator, listener=crash) if crash else coordinator, tables=bank.tables, write=write
     )
 
@@ -58,8 +58,8 @@ def _row(uid: str, account: str, number: int) -> dict[str, Any]:
     return row | {"_key_group": key_group((account,), schema.key_groups)}
 
 
-def patching(checkpoint: Checkpoint, name: str = "fixed", timeline: str = "", origin: str = "patch 1") -> Patching:
-    return Patching(
+def patching(checkpoint: Checkpoint, name: str = "fixed", timeline: str = "", origin: str = "patch 1") -> Transforming:
+    return Transforming(
         restore_point=RestorePoint(checkpoint=checkpoint),
         pipeline=PIPELINE,
         timeline=timeline or name,
@@ -88,7 +88,7 @@ def grown() -> tuple[BankPipeline, Checkpoint]:
 def test_a_patch_completes_an_idle_checkpoint_on_a_fork_and_pins_it() -> None:
     bank, source = grown()
     objects = {key: bank.store.get(key) for key in bank.store.list("")}
-    done, pin = patcher(bank).patch(patching(source))
+    done, pin = patcher(bank).transform(patching(source))
     assert (done.plan.parent, str(done.plan.slot), done.id) == (source.id, "fixed/2.1", 4)
     assert (pin.name, pin.checkpoint, pin.timeline) == ("fixed", done.id, "fixed")
     assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
@@ -104,7 +104,7 @@ def test_a_patch_completes_an_idle_checkpoint_on_a_fork_and_pins_it() -> None:
 
 def test_the_fork_reads_on_and_what_it_reads_is_added_to_what_was_set() -> None:
     bank, source = grown()
-    patcher(bank).patch(patching(source))
+    patcher(bank).transform(patching(source))
     bank.send(2, account="b")
     loop = replace(bank.loop, timeline="fixed")
     (done,) = loop.run_once(ASK).checkpoints
@@ -123,7 +123,7 @@ def test_the_fork_reads_on_and_what_it_reads_is_added_to_what_was_set() -> None:
 def test_every_step_of_a_patch_is_swept() -> None:
     bank, source = grown()
     crash = Crash()
-    patcher(bank, crash).patch(patching(source))
+    patcher(bank, crash).transform(patching(source))
     assert set(crash.passed) == set(POINTS)
 
 
@@ -131,13 +131,13 @@ def test_every_step_of_a_patch_is_swept() -> None:
 def test_a_patch_that_died_is_finished_by_the_same_patch(point: str) -> None:
     bank, source = grown()
     with pytest.raises(Killed):
-        patcher(bank, Crash(point)).patch(patching(source))
-    done, pin = patcher(bank).patch(patching(source))
+        patcher(bank, Crash(point)).transform(patching(source))
+    done, pin = patcher(bank).transform(patching(source))
     assert (pin.checkpoint, done.plan.slot.timeline) == (done.id, "fixed")
     assert done.id == (5 if _is_new(point) else 4)
     assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
     assert accounts(bank, source) == {"a": (2, 2), "b": (2, 2), "c": (2, 2)}
-    assert patcher(bank).patch(patching(source)) == (done, pin), "it finds its own work"
+    assert patcher(bank).transform(patching(source)) == (done, pin), "it finds its own work"
     assert [c.id for c in bank.coordinator.timelines.chain("fixed")] == [done.id, 2, 1]
     bank.send(1, account="a")
     assert accounts(bank, bank.complete())["a"] == (4, 4), "the live timeline goes on"
@@ -163,62 +163,62 @@ def _refuse_open_jobs(bank: BankPipeline) -> None:
 def test_a_plan_that_was_left_open_is_completed_by_an_ordinary_run(point: str) -> None:
     bank, source = grown()
     with pytest.raises(Killed):
-        patcher(bank, Crash(point)).patch(patching(source))
+        patcher(bank, Crash(point)).transform(patching(source))
     loop = replace(bank.loop, timeline="fixed")
     (found, *_) = loop.run_once(ASK).checkpoints
     assert found.id == 4
     assert accounts(bank, found) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
-    done, pin = patcher(bank).patch(patching(source))
+    done, pin = patcher(bank).transform(patching(source))
     assert (done, pin.checkpoint) == (found, 4)
 
 
 def test_a_plan_that_was_aborted_is_planned_anew_by_the_same_patch() -> None:
     bank, source = grown()
     with pytest.raises(Killed):
-        patcher(bank, Crash("plan:after")).patch(patching(source))
+        patcher(bank, Crash("plan:after")).transform(patching(source))
     failure = Failure(reason=FailureReason.DECLINED, message="no", next="")
     bank.coordinator.abort(bank.coordinator.plan_of(4), failure)
-    done, pin = patcher(bank).patch(patching(source))
+    done, pin = patcher(bank).transform(patching(source))
     assert (str(done.plan.slot), done.id, pin.checkpoint) == ("fixed/2.2", 5, 5)
     assert accounts(bank, done) == {"a": (10, 100), "c": (2, 2), "new": (1, 5)}
 
 
 def test_names_that_are_taken_are_refused_before_anything_is_written() -> None:
     bank, source = grown()
-    patcher(bank).patch(patching(source))
+    patcher(bank).transform(patching(source))
     bank.recovery.fork(RestorePoint(checkpoint=source), "mine")
     before = bank.store.list("")
     with pytest.raises(ConflictError, match="savepoint fixed exists already"):
-        patcher(bank).patch(patching(source, timeline="other", origin="patch 2"))
+        patcher(bank).transform(patching(source, timeline="other", origin="patch 2"))
     for timeline in ("mine", "fixed"):
         with pytest.raises(ConflictError, match=f"timeline {timeline} exists already"):
-            patcher(bank).patch(patching(source, "better", timeline, "patch 2"))
+            patcher(bank).transform(patching(source, "better", timeline, "patch 2"))
     with pytest.raises(NameRefusedError):
-        patcher(bank).patch(patching(source, "better", "t7", "patch 2"))
+        patcher(bank).transform(patching(source, "better", "t7", "patch 2"))
     assert bank.store.list("") == before
 
 
 def test_a_fork_that_somebody_ran_before_the_patch_was_planned_keeps_what_it_did() -> None:
     bank, source = grown()
     with pytest.raises(Killed):
-        patcher(bank, Crash("ids:before")).patch(patching(source))
+        patcher(bank, Crash("ids:before")).transform(patching(source))
     loop = replace(bank.loop, timeline="fixed")
     loop.run_once(ASK)
     with pytest.raises(ConflictError, match="has continued without the patch"):
-        patcher(bank).patch(patching(source))
+        patcher(bank).transform(patching(source))
 
 
 def test_what_is_about_to_be_deleted_is_not_patched() -> None:
     bank, source = grown()
     bank.savepoints.tombstones.raise_for(TombstoneKind.CHECKPOINT, "chk-2", "released")
     with pytest.raises(ConflictError, match="chk-2 is about to be deleted"):
-        patcher(bank).patch(patching(source))
+        patcher(bank).transform(patching(source))
 
 
 def test_a_patch_may_be_patched() -> None:
     bank, source = grown()
-    first, _ = patcher(bank).patch(patching(source))
-    second, _ = patcher(bank).patch(patching(first, "again", origin="patch 2"))
+    first, _ = patcher(bank).transform(patching(source))
+    second, _ = patcher(bank).transform(patching(first, "again", origin="patch 2"))
     schemas = [c.plan.schemas["accounts"].patched for c in (source, first, second)]
     assert schemas == [0, first.id, second.id]
     assert accounts(bank, second) == accounts(bank, first)

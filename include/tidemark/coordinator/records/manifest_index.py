@@ -7,6 +7,7 @@ another warehouse; see ADR 0017.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from tidemark.model.checkpoint.store_objects import Closing, Genesis, JobRecord
 from tidemark.model.retention.manifest_index_file import Indexed, Known, read_index, written_index
 from tidemark.model.retention.manifest_lines import ManifestLine
 from tidemark.model.retention.savepoint import TombstoneRecord
-from tidemark.ports.caching import Cache
+from tidemark.ports.caching import Cache, Prefetches
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ class ManifestIndex:
     cache: Cache | None = None
     name: str = "manifests.json"
     _held: Indexed | None = None
+    _others: dict[str, str] = field(default_factory=dict)
+    """Stamps of entries that `read_some` has read and that are no manifests, or damaged."""
     _kept: Indexed = field(default_factory=Indexed)
 
     def entries(
@@ -72,6 +75,38 @@ class ManifestIndex:
             found.append(line)
         self._held = replace(self._known(), manifests=lines)
         return found
+
+    def read_some(self, objects: Objects, most: int) -> tuple[int, int]:
+        """Reads at most `most` manifests that the index lacks, the newest first, so that `entries` need not.
+
+        If it has none yet, it reads a quarter of that and lists only the newest, if it can: an answer is waited for.
+
+        Returns:
+            How many entries of timelines are read, and how many there are, without those of released checkpoints; at
+            most so many, if only the newest are listed.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        gone = {record.place for record in self.tombstones(objects).values() if record.confirmed}
+        known = dict(self._known().manifests)
+        is_first = not (known or self._others)
+        stamps, others = _newest(objects) if is_first else (stamps_of(objects, "timelines/"), 0)
+        listed = list(_highest(stamps, gone))
+        wanted = [(k, at) for k, at in listed if at and _same(known, k, at) is None and self._others.get(k) != at]
+        wanted.sort(key=lambda found: keys.place_of(found[0])[1], reverse=True)
+        chosen = wanted[: max(1, most // 4) if is_first else most]
+        if isinstance(objects.store, Prefetches):
+            objects.store.prefetch([key for key, _ in chosen])
+        for key, stamp in chosen:
+            with suppress(CorruptObjectError):  # `entries` reports it
+                entry = objects.entry(key)
+                if isinstance(entry, Checkpoint):
+                    known[key] = (stamp, ManifestLine.of(entry))
+                    continue
+            self._others[key] = stamp
+        self._held = replace(self._known(), manifests=known)
+        return len(listed) - len(wanted) + len(chosen), len(listed) + others
 
     def tombstones(self, objects: Objects) -> Mapping[str, TombstoneRecord]:
         """As `tombstones.of_checkpoints`.
@@ -116,6 +151,18 @@ def stamps_of(objects: Objects, prefix: str) -> Mapping[str, str]:
     # Not by `isinstance`: with a protocol it takes longer than the listing.
     stamps: Callable[[str], Mapping[str, str]] | None = getattr(objects.store, "stamps", None)
     return dict.fromkeys(objects.list(prefix), "") if stamps is None else stamps(prefix)
+
+
+def _newest(objects: Objects) -> tuple[Mapping[str, str], int]:
+    """The newest entries of all timelines with stamps, and how many older ones there are at most."""
+    if not isinstance(objects.store, Prefetches):
+        return stamps_of(objects, "timelines/"), 0
+    stamps, others = dict[str, str](), 0
+    for name in objects.store.folders("timelines/"):
+        found, is_all = objects.store.newest(f"timelines/{name}/")
+        stamps |= found
+        others += 0 if is_all else min(map(keys.number_of, found)) - 1
+    return stamps, others
 
 
 def _highest(stamps: Mapping[str, str], gone: Set[str]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from tidemark.errors import CorruptObjectError, StoreError, UsageError
 from tidemark.model.checkpoint import codec
 from tidemark.model.checkpoint import object_keys as keys
 from tidemark.model.checkpoint.manifest import Checkpoint
-from tidemark.model.checkpoint.object_keys import greatest
 from tidemark.model.checkpoint.plan import CheckpointPlan, Slot
 from tidemark.model.checkpoint.redrive import RedriveRecord, RedriveWithdrawal
 from tidemark.model.checkpoint.refused_records import DeliveryFailure, SkippedRecord
@@ -40,7 +39,7 @@ from tidemark.model.retention.savepoint import SavepointRecord, TombstoneRecord
 from tidemark.model.retention.sweep_records import HoldRecord, RetentionRecord, SweepRecord, SweptRecord
 from tidemark.model.schema.registry_schemas import StoredSchema
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
-from tidemark.ports.caching import Reading, ReadsAhead
+from tidemark.ports.caching import Prefetches, Reading, ReadsAhead
 from tidemark.sinks import known_sinks as known_sinks  # manifests ask for the traits that it registers
 
 T = TypeVar("T")
@@ -261,6 +260,16 @@ class Objects:
         """Lists the keys below a folder. The listing may be stale, but every key in it exists."""
         return self.store.list(prefix)
 
+    def greatest(self, folder: str) -> int:
+        """The greatest number of the keys below a folder, by a listing like `list`; 0 if there are none."""
+        return keys.greatest(self.store.newest(folder)[0] if isinstance(self.store, Prefetches) else self.list(folder))
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """The names of the folders directly below a top folder, by a listing like `list`, in order."""
+        if isinstance(self.store, Prefetches):
+            return self.store.folders(folder)
+        return sorted({key.split("/")[1] for key in self.list(folder)})
+
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
@@ -384,7 +393,7 @@ class Series(Generic[T]):
 
     def newest(self) -> tuple[int, T | None]:
         """The greatest number with its record; (0, None) if there is none. A stale listing costs only reads."""
-        number = greatest(self.objects.list(self.folder))
+        number = self.objects.greatest(self.folder)
         found = self.objects.read(self.kind, self.key(number)) if number else None
         while (later := self.objects.read(self.kind, self.key(number + 1))) is not None:
             number, found = number + 1, later

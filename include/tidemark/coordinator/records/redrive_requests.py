@@ -74,11 +74,13 @@ class RedriveHistory:
         letters: the dead-letter handles of the newest checkpoint, or of the plan that comes after it, by uid.
         plans: their plans by id, newest first.
         redriven: the redriven rows, by the uid that the operator has in `letters`.
+        read: the records that their operators have read, by the same uid.
     """
 
     letters: InitVar[Mapping[str, StateHandle]]
     plans: dict[int, CheckpointPlan] = field(default_factory=dict)
     redriven: dict[str, set[LetterRow]] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _newer: dict[str, StateHandle] = field(default_factory=dict)
 
@@ -106,6 +108,9 @@ class RedriveHistory:
         plan = checkpoint.plan
         self.plans[plan.id] = plan
         self._follow_renames(checkpoint)
+        for ack in checkpoint.sealed.acks:
+            if ack.uid in self._names:
+                self.read[self._names[ack.uid]] = self.read.get(self._names[ack.uid], 0) + ack.read
         for redrive in plan.redrives:
             if redrive.uid in self._names:
                 self.redriven.setdefault(self._names[redrive.uid], set()).update(expand_rows(redrive.rows))
@@ -132,3 +137,12 @@ class RedriveHistory:
             for number, plan in self.plans.items()
             if any(request.number in redrive.requests for redrive in plan.redrives)
         ]
+
+    def rows_given(self, request: RedriveRecord) -> dict[int, set[LetterRow]]:
+        """Returns the rows of a request that checkpoints gave the operator, by the ids of those checkpoints."""
+        wanted, given = expand_rows(request.rows), dict[int, set[LetterRow]]()
+        for number in self.taken_up(request):
+            for redrive in self.plans[number].redrives:
+                if request.number in redrive.requests:
+                    given.setdefault(number, set()).update(expand_rows(redrive.rows) & wanted)
+        return given

@@ -95,7 +95,7 @@ class Timelines:
         """
         folder, seen = f"timelines/{timeline}/", self._objects.seen_head(timeline)
         with self._objects.ahead(_around(timeline, seen) if seen else (), [folder] if seen else ()):
-            sequence = keys.greatest(self._objects.list(folder))
+            sequence = self._objects.greatest(folder)
             # The listing may be newer than the slots read with it, and its highest slot seem free there.
             is_fresh = seen and sequence == seen
             with nullcontext() if is_fresh else self._objects.ahead(_around(timeline, sequence)):
@@ -252,7 +252,7 @@ class Timelines:
 
     def names(self) -> list[str]:
         """All timelines that hold an entry, sorted by name."""
-        return sorted({k.split("/")[1] for k in self._objects.list("timelines/")})
+        return [*self._objects.folders("timelines/")]
 
     def all(self) -> list[Checkpoint]:
         """Every completed checkpoint of every timeline, sorted by id."""

@@ -86,6 +86,7 @@ class Idle:
             write_id=c.write_ids(),
             queries={uid: names_of(stored_texts(schema)) for uid, schema in schemas.items()},
             repeats_to=of.repeats_to if isinstance(of, Genesis) else 0,
+            columns=pipeline.columns,
         )
 
     @property

@@ -134,16 +134,13 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
     found = plan_ranges(pipeline, _ANYTHING, ours, c.log)
     there, timelines = Parent.of(live), c.timelines
     sent = SentRecords(timelines)
-    same = {topic for topic, number in ours.topic_ids.items() if there.topic_ids.get(topic, number) == number}
-    starts = {tp: ours.ends.get(tp, 0) if tp.topic in same else 0 for tp in {*ours.ends, *there.ends}}
-    again = {tp: OffsetRange(at, there.ends[tp]) for tp, at in sorted(starts.items()) if there.ends.get(tp, 0) > at}
     waiting = list(_waiting(sent, genesis, timelines.ancestry(restore_point.checkpoint)))
     left = since_split(timelines.chain(live.timeline), timelines.ancestry(restore_point.checkpoint))
     return RestorePlan(
         genesis=replace(genesis, timeline=""),
         checkpoint=restore_point.checkpoint,
         left=tuple(left),
-        read_again=again,
+        read_again=find_read_again(ours, there),
         gaps=found.losses,
         sent=sent.of(live.timeline),
         held={t.name: t.coverage(there.topic_ids) for t in there.sinks.values() if t.goes_back_on_restore},
@@ -153,6 +150,18 @@ def plan_restore(recovery: Recovery, restore_point: RestorePoint, pipeline: Pipe
         if genesis.repeats_to
         else (),
     )
+
+
+def find_read_again(ours: Parent, there: Parent) -> dict[TopicPartition, OffsetRange]:
+    """The offsets that one timeline has read and another reads again; all of them if a topic was created again.
+
+    Args:
+        ours: where the restored timeline begins.
+        there: the head of the live one.
+    """
+    same = {topic for topic, number in ours.topic_ids.items() if there.topic_ids.get(topic, number) == number}
+    starts = {tp: ours.ends.get(tp, 0) if tp.topic in same else 0 for tp in {*ours.ends, *there.ends}}
+    return {tp: OffsetRange(at, there.ends[tp]) for tp, at in sorted(starts.items()) if there.ends.get(tp, 0) > at}
 
 
 def _waiting(sent: SentRecords, genesis: Genesis, line: Iterator[Checkpoint]) -> Iterator[Undelivered]:

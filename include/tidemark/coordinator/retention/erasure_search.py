@@ -105,6 +105,7 @@ class Searcher:
     columns: tuple[tuple[str, str], ...] = ()
     _held: dict[tuple[str, str], int] = field(default_factory=dict)
     _operators: dict[str, str] = field(default_factory=dict)
+    _numbers: set[int] = field(default_factory=set)
     _segments: dict[Segment, tuple[LiveFile, ...]] = field(default_factory=dict)
 
     def search_keys(self) -> KeyOccurrences:
@@ -124,6 +125,8 @@ class Searcher:
         for at in (*(e.plan if isinstance(e, Checkpoint) else e for e in entries), *survey.plans.values()):
             self._operators |= {output: operator_of(output, at.schemas) for output in at.sinks}
         uids = _family(self.uid, survey)
+        for at in (*(e.plan if isinstance(e, Checkpoint) else e for e in entries), *survey.plans.values()):
+            self._numbers |= {at.schemas[uid].key_groups for uid in uids if uid in at.schemas}
         stored = _schema_of(uids, entries)
         schema = None if stored is None else keyed_by(stored, self.columns)
         files: dict[str, dict[str, HeldFile]] = {}
@@ -156,7 +159,7 @@ class Searcher:
     def erased_key(self, schema: OperatorSchema, uids: frozenset[str]) -> ErasedKey:
         """The key as rows hold it; `uids` are the names of the operator. Rows of its sinks name its outputs."""
         outputs = (output for output, uid in self._operators.items() if uid in uids)
-        return ErasedKey.of(schema, self.key, uids.union(outputs))
+        return ErasedKey.of(schema, self.key, uids.union(outputs), self._numbers)
 
     def _held_by(
         self, entry: Entry, schema: OperatorSchema | None, uids: frozenset[str]

@@ -23,8 +23,8 @@ from tidemark.model.retention.manifest_lines import ManifestLine
 LONGEST = timedelta(days=7)
 """How long a job that only reads may be open before a sweep gives it up."""
 _END = ".end.json"
-_READING = frozenset({"export", "publication"})
-BEGINNING = frozenset({"import", "patch"})
+_READING = frozenset({"export", "publication", "query"})
+BEGINNING = frozenset({"import", "patch", "transform"})
 """Kinds of jobs that begin a timeline; they are over once another plan has taken the slot of their id."""
 
 Heads = Mapping[str, Checkpoint | Genesis]

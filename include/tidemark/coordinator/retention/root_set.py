@@ -5,7 +5,7 @@ before heads and plans, these before records, and manifests last: a reference th
 further down. A deletion lists the files on the disk before all of this: files written later were not listed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
@@ -223,7 +223,10 @@ def _stillborn(objects: Objects, lines: Lines, settled: int | None) -> frozenset
 
 def _names(coordinator: CheckpointCoordinator) -> list[str]:
     """Every timeline, including those that have only a plan."""
-    planned = {key.split("/")[1] for key in coordinator.objects.list("plans/")}
+    # A store that is far away lists the folders alone. Not by `isinstance`, as in `stamps_of`.
+    folders: Callable[[str], Iterable[str]] | None = getattr(coordinator.objects.store, "folders", None)
+    listed = (key.split("/")[1] for key in coordinator.objects.list("plans/")) if folders is None else folders("plans/")
+    planned = set(listed)
     return sorted({keys.FIRST_TIMELINE, *planned, *coordinator.timelines.names()})
 
 

@@ -1,6 +1,6 @@
 """Erasure of a key: the request, the records that it blocks, and the revised manifests (adr/0015)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidemark.model.checkpoint.codec import ADDED
@@ -90,7 +90,7 @@ class ErasedKey:
     Attributes:
         columns: key columns.
         values: one per column.
-        group: its `_key_group`.
+        groups: its `_key_group` in each state of the operator; a transform may have written some to another number.
         uids: the operators whose rows are meant, in a sink that others may have written to; empty = any.
         has_several_names: whether records name the key differently, because the operator has several inputs: then a
             dead letter belongs to the key whichever member has its value.
@@ -98,16 +98,24 @@ class ErasedKey:
 
     columns: tuple[str, ...]
     values: tuple[object, ...]
-    group: int
+    groups: tuple[int, ...]
     uids: frozenset[str] = frozenset()
     has_several_names: bool = False
 
     @classmethod
-    def of(cls, schema: OperatorSchema, values: tuple[object, ...], uids: frozenset[str] = frozenset()) -> "ErasedKey":
-        """Returns the key of an operator."""
+    def of(
+        cls,
+        schema: OperatorSchema,
+        values: tuple[object, ...],
+        uids: frozenset[str] = frozenset(),
+        numbers: Collection[int] = (),
+    ) -> "ErasedKey":
+        """Returns the key of an operator; `numbers`: of key groups that its states have."""
         columns = tuple(k.name for k in schema.keys)
+        schemas = [replace(schema, key_groups=number) for number in {schema.key_groups, *numbers}]
+        groups = tuple(sorted({group_of(found, values) for found in schemas}))
         several = bool(schema.several_inputs)
-        return cls(columns=columns, values=values, group=group_of(schema, values), uids=uids, has_several_names=several)
+        return cls(columns=columns, values=values, groups=groups, uids=uids, has_several_names=several)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,37 @@ def with_frozen_window(old: OperatorSchema, new: OperatorSchema) -> OperatorSche
     return replace(new, window=old.window)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacedStates:
+    """State that a timeline does not take over from its parent, because a transform writes it (ADR 0076).
+
+    Attributes:
+        uids: declared operators whose state is written instead; their declarations may differ from it in any way.
+        read: operators of the parent whose state is read for that, so they need not be declared any more.
+        key_groups: the number of key groups of the written state; 0 = as before.
+    """
+
+    uids: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    key_groups: int = 0
+
+
+NOTHING_REPLACED = ReplacedStates()
+
+
+def with_stored_choices(old: OperatorSchema | None, new: OperatorSchema, replaced: ReplacedStates) -> OperatorSchema:
+    """Returns a declared schema with what the first plan chose for a state: key groups, and bounds of its windows.
+
+    Args:
+        old: the stored schema of the state; None = it has none yet.
+        new: the declared schema.
+        replaced: of a transform, which may write the state to another number of key groups.
+    """
+    found, stored = (new, new.key_groups) if old is None else (with_frozen_window(old, new), old.key_groups)
+    number = (replaced.key_groups if new.uid in replaced.uids else 0) or stored
+    return found if found.key_groups == number else replace(found, key_groups=number)
+
+
 def evolve_schema(old: OperatorSchema, new: OperatorSchema, folders: Sequence[str]) -> OperatorSchema:
     """Returns the stored schema of the next checkpoint, as in its manifest.
 

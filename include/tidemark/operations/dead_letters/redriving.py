@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidemark.answers.checkpoint_facts import iso
@@ -20,16 +20,10 @@ from tidemark.context import Context
 from tidemark.coordinator.checkpoints.coordinator import CheckpointCoordinator
 from tidemark.coordinator.plans.inputs import Parent
 from tidemark.coordinator.records.redrive_requests import RedriveHistory, RedriveRequests
-from tidemark.coordinator.records.schema_book import StoredSchemas
-from tidemark.declare.arrival import arrival_reasons, current_uid, input_name, refuse_late, sinks_behind, upstream_of
-from tidemark.declare.pipeline import Pipeline
+from tidemark.declare.arrival import arrival_reasons, current_uid, refuse_late, sinks_behind, upstream_of
 from tidemark.environment import random_id
 from tidemark.errors import NotFoundError, UsageError
-from tidemark.formats.emitted_records import EMITTED_FORMAT
-from tidemark.formats.envelope import decode_record
-from tidemark.formats.json import decode_key, decode_row_key
-from tidemark.formats.record_format import BadRecord, RecordFormat
-from tidemark.model.checkpoint.dead_letters import Reason
+from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.redrive import (
     LetterPlace,
     LetterRow,
@@ -39,11 +33,7 @@ from tidemark.model.checkpoint.redrive import (
     letter_place,
 )
 from tidemark.model.checkpoint.segments import StateHandle
-from tidemark.model.core.log_records import LogRecord
-from tidemark.model.core.offsets import TopicPartition
-from tidemark.model.core.types import FieldType
-from tidemark.model.schema.operator_schema import OperatorSchema
-from tidemark.readers.expression_values import judge_records, value_at
+from tidemark.operations.dead_letters.letter_decoder import LetterDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +42,6 @@ MOST_LETTERS = 20_000
 """Letters of one request, because a plan names each of them."""
 _PLACE = ["topic", "partition", "offset", "path"]
 _WHOLE = [*_PLACE, "timestamp", "reason", "key", "value", "headers"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +109,31 @@ def show_letters(context: Context, name: str, uid: str, wanted: LetterFilter) ->
     """
     line, pipeline = _Letters.of(context, name), context.pipeline(name)
     found = line.find(line.checked(uid), wanted)
-    decoder = _Decoder.of(context, pipeline, uid)
+    decoder = LetterDecoder.of(context, pipeline, uid)
     return [_shown(row, raw, decoder) for row, raw in found]
+
+
+def list_newest_letters(
+    context: Context, name: str, uid: str, reason: str | None, limit: int, offset: int = 0
+) -> tuple[int, list[tuple[CheckpointPlan, dict[str, Any]]]]:
+    """Returns the number of dead letters that were not redriven, and some raw ones with their plans, newest first.
+
+    The pipeline's file is not read.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        uid: the operator.
+        reason: only letters of this reason; None = any.
+        limit: the most letters to return.
+        offset: the number of letters to pass over.
+
+    Raises:
+        NotFoundError: no such pipeline or operator.
+        StoreError: the dead-letter table is damaged.
+    """
+    line = _Letters.of(context, name)
+    return line.page(line.checked(uid), reason, limit, offset)
 
 
 def plan_redrive(context: Context, name: str, request: RedriveRequest) -> RedrivePreview:
@@ -232,7 +244,7 @@ def _preview(context: Context, name: str, request: RedriveRequest) -> tuple[Redr
             f"more than {MOST_LETTERS} dead letters",
             next=f"redrive them in parts: add --limit {MOST_LETTERS}, and repeat it after the next checkpoint.",
         )
-    decoder = _Decoder.of(context, pipeline, uid or request.uid)
+    decoder = LetterDecoder.of(context, pipeline, uid or request.uid)
     today = Counter(raw["reason"] if decoder is None else decoder.judge(raw)[0] for _, raw in found)
     preview = RedrivePreview(
         uid=request.uid,
@@ -290,6 +302,7 @@ class _Letters:
             DeadLetterTotals(
                 uid=uid,
                 reason=reason,
+                read=self.history.read.get(uid, 0),
                 letters=letters[reason],
                 redriven=redriven[reason],
                 first=f"chk-{min(found)}",
@@ -329,6 +342,45 @@ class _Letters:
                         return found
         return found
 
+    def page(
+        self, uid: str, reason: str | None, limit: int, offset: int
+    ) -> tuple[int, list[tuple[CheckpointPlan, dict[str, Any]]]]:
+        """Returns the number of letters that were not redriven, and some of them with their plans, newest first.
+
+        Args:
+            uid: the operator.
+            reason: only letters of this reason; None = any.
+            limit: the most letters to return.
+            offset: the number of letters to pass over.
+        """
+        redriven, parts, at = self._redriven(uid), list[tuple[int, int, list[int]]](), Counter[int]()
+        for made, part in self._tables(uid, [*_PLACE, "reason"]):
+            gone = redriven.get(made, set())
+            rows = part.to_pylist() if gone else part.select(["reason"]).to_pylist()
+            fitting = (n for n, row in enumerate(rows) if reason in (None, row["reason"]))
+            parts.append((made, at[made], [n for n in fitting if not gone or letter_place(rows[n]) not in gone]))
+            at[made] += 1
+        parts.sort(key=lambda x: (-x[0], x[1]))
+        all_places = ((made, number, n) for made, number, taken in parts for n in taken)
+        wanted = list(islice(all_places, offset, offset + limit))
+        found: dict[tuple[int, int, int], dict[str, Any]] = {}
+        for made in {made for made, _, _ in wanted}:
+            for number, (_, part) in enumerate(self._tables(uid, _WHOLE, made)):
+                here = [place for place in wanted if place[:2] == (made, number)]
+                found |= zip(here, part.take([n for *_, n in here]).to_pylist() if here else (), strict=True)
+        return sum(len(taken) for *_, taken in parts), [(self.history.plans[p[0]], found[p]) for p in wanted]
+
+    def count_rejected(self, request: RedriveRecord) -> int | None:
+        """Returns how many redriven letters of a request are letters of the checkpoints that redrove them."""
+        if request.uid not in self.parent.dead_letters:
+            return None
+        rejected = 0
+        for made, given in self.history.rows_given(request).items():
+            places = {row.place for row in given}
+            parts = self._tables(request.uid, _PLACE, made)
+            rejected += sum(letter_place(row) in places for _, part in parts for row in part.to_pylist())
+        return rejected
+
     def _tables(self, uid: str, columns: list[str], checkpoint: int | None = None) -> Iterator[tuple[int, "pa.Table"]]:
         from tidemark.tables.row_files import read_letters
 
@@ -345,85 +397,7 @@ class _Letters:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Decoder:
-    """The current declaration of an operator, which decodes letters one by one."""
-
-    format: RecordFormat
-    record: FieldType
-    event_time: str | None
-    schema: OperatorSchema
-    latest: datetime
-
-    @classmethod
-    def of(cls, context: Context, pipeline: Pipeline, uid: str) -> "_Decoder | None":
-        """None if the operator reads no input. Values are decoded by stored schemas; a redrive asks the registry."""
-        current = current_uid(pipeline, uid)
-        if current is None:
-            return None
-        try:
-            name = input_name(pipeline, current)
-        except UsageError:
-            return None
-        source, stored = pipeline.inputs.get(name), StoredSchemas(context.coordinator(pipeline.name).objects)
-        return cls(
-            format=EMITTED_FORMAT if source is None else stored.bind(source.format),
-            record=pipeline.input_record(name),
-            event_time=None if source is None else source.event_time,
-            schema=pipeline.schemas()[current],
-            latest=_EPOCH + timedelta(milliseconds=context.clock.now_ms()) + pipeline.max_future,
-        )
-
-    def judge(self, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
-        """Returns why a record would be refused, or None, and its fields. Only a checkpoint knows joined keys."""
-        try:
-            tp = TopicPartition(raw["topic"], raw["partition"])
-            fields = decode_record(self.format, self.record, tp, _log_record(raw))
-        except BadRecord as error:
-            is_delete = str(error) == Reason.NULL_VALUE.value
-            return (self._judge_delete(raw) if is_delete else str(error)), None
-        at = raw["timestamp"] if self.event_time is None else value_at(fields, self.event_time)
-        if at > self.latest:
-            return Reason.IN_THE_FUTURE.value, fields
-        if self.schema.has_row_keys:
-            return self._judge_key(raw), fields
-        where, joined_by = self.schema.where, self.schema.joined_by
-        own = replace(
-            self.schema,
-            keys=tuple(k for k in self.schema.keys if not joined_by(k.paths)),
-            where=None if where is None or joined_by(where.paths) else where,
-        )
-        ((is_taken, key),) = judge_records(own, [fields])
-        if not is_taken:
-            return "filtered", fields
-        return Reason.NULL_KEY.value if None in key else None, fields
-
-    def _judge_delete(self, raw: Mapping[str, Any]) -> str | None:
-        if not self.schema.deletes:
-            return "filtered" if self.schema.changes else Reason.NULL_VALUE.value
-        return self._judge_key(raw)
-
-    def _judge_key(self, raw: Mapping[str, Any]) -> str | None:
-        """Returns why the message key is no key of the operator, or None."""
-        columns = [(k.name, k.type) for k in self.schema.keys]
-        try:
-            if self.schema.has_row_keys:
-                decode_row_key(self.format.row_key(raw["key"]), columns)
-            else:
-                decode_key(raw["key"], columns)
-        except BadRecord as error:
-            return str(error)
-        return None
-
-
-def _log_record(raw: Mapping[str, Any]) -> LogRecord:
-    """The record as the topic had it."""
-    headers = tuple((h["key"], h["value"]) for h in raw["headers"] or ())
-    at = (raw["timestamp"] - _EPOCH) // timedelta(milliseconds=1)
-    return LogRecord(offset=raw["offset"], timestamp_ms=at, key=raw["key"], value=raw["value"], headers=headers)
-
-
-def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: _Decoder | None) -> DeadLetter:
+def _shown(row: LetterRow, raw: Mapping[str, Any], decoder: LetterDecoder | None) -> DeadLetter:
     why, fields = (raw["reason"], None) if decoder is None else decoder.judge(raw)
     return DeadLetter(
         partition=f"{row.topic}-{row.partition}",
@@ -456,6 +430,8 @@ def _status(line: _Letters, request: RedriveRecord) -> RedriveStatus:
         letters=request.count,
         state=state,
         checkpoint=f"chk-{taken[-1]}" if taken else None,
+        redriven=sum(len(rows) for rows in line.history.rows_given(request).values()),
+        rejected=line.count_rejected(request),
         timeline=request.timeline,
         owner=request.owner,
         note=request.note,

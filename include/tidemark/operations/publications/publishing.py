@@ -143,6 +143,22 @@ def list_begun(context: Context, name: str) -> list[PublicationStatus]:
     return found
 
 
+def describe_begun(context: Context, name: str, publication: str, limit: int = 10) -> PublicationDetails:
+    """Like `describe_publication`, without reading the pipeline's file, and without views.
+
+    Raises:
+        NotFoundError: no such pipeline, or the publication was never begun.
+    """
+    status = next((found for found in list_begun(context, name) if found.publication == publication), None)
+    if status is None:
+        raise NotFoundError(
+            f"{name} has begun no publication {publication!r}", next=f"tidemark publication list {name}"
+        )
+    done = PublicationSteps(context.coordinator(name).objects).list_done(publication)
+    steps = [_facts(MadeStep(begun=begun, done=end)) for begun, end in islice(done, limit)]
+    return PublicationDetails(status=status, steps=steps, views={})
+
+
 def find_publication(context: Context, name: str, publication: str) -> PublicationStatus:
     """Returns one of `list_publications`.
 

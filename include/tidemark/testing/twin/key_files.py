@@ -37,7 +37,7 @@ class MemoryKeyFiles:
 
     def mentions(self, table: str, file: LiveFile, columns: Mapping[str, object]) -> int:
         """See `ports.KeyFiles`."""
-        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), group=0)
+        key = ErasedKey(columns=tuple(columns), values=tuple(columns.values()), groups=())
         return self.rows_of(table, file, key)
 
     def _rows(self, table: str, file: LiveFile) -> Sequence[Row]:

@@ -16,6 +16,7 @@ from tidemark.model.checkpoint.broadcast_copies import TableVersion
 from tidemark.model.checkpoint.messages import Message, record_refused
 from tidemark.model.core.offsets import TopicPartition
 from tidemark.ports import CheckpointStore, PutOutcome, UncertainPut
+from tidemark.ports.observing import LineageEvent
 from tidemark.processing.broadcasts import checked_rows
 from tidemark.processing.shapes import record_shape
 from tidemark.processing.value_codec import codec_of
@@ -391,11 +392,11 @@ class MemoryMetrics:
 class MemoryLineage:
     """See `ports.observing.LineageSink`; keeps all events in order."""
 
-    events: list[dict[str, object]] = field(default_factory=list)
+    events: list[LineageEvent] = field(default_factory=list)
 
-    def announce(self, event: Mapping[str, object]) -> None:
+    def announce(self, event: LineageEvent) -> None:
         """See `ports.observing.LineageSink`."""
-        self.events.append(dict(event))
+        self.events.append(event)
 
 
 # Time and random ids for tests: a clock that tests set, and ids from a counter.

@@ -15,9 +15,9 @@ from tidemark.coordinator.plans.restore_point import RestorePoint
 from tidemark.coordinator.records.timelines import Head
 from tidemark.coordinator.recovery.restore import Recovery
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
-from tidemark.coordinator.recovery.savepoint_patch import Patcher, Patching, mark_patched
+from tidemark.coordinator.recovery.savepoint_transform import Transformer, Transforming, mark_patched, refuse_taken
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import StoreError, UsageError
+from tidemark.errors import UsageError
 from tidemark.model.checkpoint.manifest import Checkpoint, WrittenRun
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.core.canonical import checksum
@@ -26,6 +26,7 @@ from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import timelines
 from tidemark.operations.reads import refuse_stateless
+from tidemark.operations.savepoint_states.written_states import write_state
 from tidemark.sql.initial_state import refuse_given_rows
 from tidemark.sql.patch_rows import PatchedState
 
@@ -92,14 +93,29 @@ def tables_of(texts: Iterable[str]) -> dict[str, str]:
     Raises:
         UsageError: a text has another form, or an operator has two tables.
     """
-    found: dict[str, str] = {}
+    return texts_by_uid(texts, ("TABLE", "tables"), "aircraft=right.parquet")
+
+
+def texts_by_uid(texts: Iterable[str], words: tuple[str, str], example: str) -> dict[str, str]:
+    """Parses texts `UID=TEXT` to a text per uid.
+
+    Args:
+        texts: as the command line and forms have them.
+        words: for messages: the form of a text, as in "SQL", and its noun, as in "queries".
+        example: a valid text.
+
+    Raises:
+        UsageError: a text has another form, or an operator has two.
+    """
+    found, (form, plural) = dict[str, str](), words
     for text in texts:
-        uid, _, path = text.partition("=")
-        if not (uid and path):
-            raise UsageError(f"not of the form UID=TABLE: {text!r}", next="write it as in aircraft=right.parquet.")
+        uid, _, value = text.partition("=")
+        uid = uid.strip()
+        if not (uid and value.strip()):
+            raise UsageError(f"not of the form UID={form}: {text!r}", next=f"write it as in {example}.")
         if uid in found:
-            raise UsageError(f"two tables for {uid}", next="give one table per operator.")
-        found[uid] = path
+            raise UsageError(f"two {plural} for {uid}", next="give one per operator.")
+        found[uid] = value
     return found
 
 
@@ -114,12 +130,12 @@ def plan_patch(context: Context, request: PatchRequest) -> Patched:
         StateOverflowError, StoreError: as readers of state raise them.
     """
     with _prepare(context, request) as prepared:
-        _patcher(context, prepared).refuse_taken(prepared.wanted)
+        refuse_taken(context.coordinator(request.pipeline), prepared.wanted)
         return prepared.result(None)
 
 
 def patch(context: Context, request: PatchRequest) -> Patched:
-    """Makes the fork, completes the checkpoint with the corrections on it, and pins that; see `Patcher.patch`.
+    """Makes the fork, completes the checkpoint with the corrections on it, and pins that; see `Transformer.transform`.
 
     Raises:
         BusyError: another process works on that timeline.
@@ -128,7 +144,7 @@ def patch(context: Context, request: PatchRequest) -> Patched:
     with _prepare(context, request) as prepared:
         wanted = prepared.wanted
         with context.lock(wanted.pipeline.name, wanted.timeline):
-            done, _ = _patcher(context, prepared).patch(wanted)
+            done, _ = _patcher(context, prepared).transform(wanted)
         return prepared.result(done)
 
 
@@ -170,7 +186,7 @@ def _given_patches(
             schema=mark_patched(inputs.schemas[uid], found.id + 1),
             handle=inputs.handles[uid],
             now=found.now,
-            at_ms=_accessed_ms(inputs.schemas[uid], found, request.at),
+            at_ms=accessed_ms(inputs.schemas[uid], found, request.at),
             values=request.values.get(uid),
             deletes=request.deletes.get(uid),
         )
@@ -178,38 +194,24 @@ def _given_patches(
     }
 
 
-def _patcher(context: Context, prepared: "_Prepared") -> Patcher:
+def _patcher(context: Context, prepared: "_Prepared") -> Transformer:
     name = prepared.wanted.pipeline.name
 
     def write(uid: str, folder: str, number: int) -> WrittenRun:
         return _write_patch(context, prepared, uid, folder, number)
 
-    return Patcher(coordinator=context.coordinator(name), tables=context.tables, write=write)
+    return Transformer(coordinator=context.coordinator(name), tables=context.tables, write=write)
 
 
 def _write_patch(context: Context, prepared: "_Prepared", uid: str, folder: str, number: int) -> WrittenRun:
-    from tidemark.engine.write.parquet_writer import written_run
-    from tidemark.storage.local_store import stage_folder
-    from tidemark.storage.parquet_folder import ParquetFolder
-
-    bounded = prepared.given[uid].schema.bounded_columns
-    try:
-        with stage_folder(context.warehouse.root, folder) as there:
-            made = prepared.rows[uid].write(ParquetFolder(there.parent), there.name, number)
-            return written_run(str(there), sum(f.rows or 0 for f in made), bounded)
-    except OSError as error:
-        raise StoreError(
-            f"could not write {folder}: {error.strerror or error}",
-            safe="no checkpoint names the written rows.",
-            next="make room or correct the permissions, then repeat the patch.",
-        ) from error
+    return write_state(context, prepared.rows[uid], prepared.given[uid].schema, folder, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
     """A patch whose rows are prepared, but not written yet."""
 
-    wanted: Patching
+    wanted: Transforming
     rows: Mapping[str, "PatchRows"]
     states: Mapping[str, PatchedState]
     given: Mapping[str, "GivenPatch"]
@@ -225,7 +227,7 @@ class _Prepared:
         )
 
 
-def _wanted(request: PatchRequest, restore_point: RestorePoint, pipeline: Pipeline, digest: str) -> Patching:
+def _wanted(request: PatchRequest, restore_point: RestorePoint, pipeline: Pipeline, digest: str) -> Transforming:
     timeline = request.timeline or request.name
     identity = {"of": restore_point.checkpoint.id, "as": request.name, "timeline": timeline, "rows": digest}
     savepoint = SavepointRequest(
@@ -235,7 +237,7 @@ def _wanted(request: PatchRequest, restore_point: RestorePoint, pipeline: Pipeli
         note=request.note,
         expires_at_ms=request.expires_at_ms,
     )
-    return Patching(restore_point=restore_point, pipeline=pipeline, timeline=timeline, savepoint=savepoint, uids=())
+    return Transforming(restore_point=restore_point, pipeline=pipeline, timeline=timeline, savepoint=savepoint, uids=())
 
 
 def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
@@ -255,7 +257,7 @@ def _refuse_unpatchable(pipeline: Pipeline, uids: list[str]) -> None:
         raise UsageError(f"{pipeline.name} has no operator {uid!r}", next=f"name one of: {', '.join(operators)}.")
 
 
-def _accessed_ms(schema: OperatorSchema, found: Checkpoint, at: datetime | None) -> int:
+def accessed_ms(schema: OperatorSchema, found: Checkpoint, at: datetime | None) -> int:
     """When the keys that are set count as accessed. Depends on the request and the checkpoint, never on a wall clock.
 
     Not later than the checkpoint's own time on the operator's clock, because access times never decrease.

@@ -1,0 +1,1 @@
+"""Savepoints with other states: a patch, and a transform."""
