@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.s3.waves import Waves
 from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
@@ -22,12 +23,19 @@ from tests.support.s3 import Bucket, S3Server, only_moto
 from tests.support.s3_proxy import S3Request
 from tests.support.sales import Sales
 from tests.support.sales_pipeline import DECLARATION, SEED
+from tidemark import glance
+from tidemark.answers.checkpoint_overview import CheckpointsOverview
+from tidemark.context import Context
+from tidemark.glance import glance_at
 from tidemark.operations import checkpoints, verification
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
+from tidemark.storage import key_survey, shared_listing
 from tidemark.storage.s3_folder import S3Folder
-from tidemark.web import details, graphs, overview
+from tidemark.testing.twin.memory import ManualClock
+from tidemark.web import columns, details, graphs, history_cache, overview, publication_lag, retention_calendar
 from tidemark.web.history_lines import HistoryQuery
+from tidemark.web.retention_calendar import WhatIf
 
 pytestmark = [pytest.mark.slow, only_moto]
 CHECKPOINTS = 31
@@ -48,6 +56,16 @@ class Counted:
         requests.clear()
         answer()
         return sum("/part-0.parquet" not in path for _, path in requests)
+
+    def waves(self, answer: Callable[[], object]) -> list[list[str]]:
+        """The requests of an answer in the order of its round trips, but for those of data files."""
+        proxy = self.bucket.server.proxy
+        proxy.rule = found = Waves()
+        try:
+            answer()
+        finally:
+            proxy.reset()
+        return [wave for wave in found.waves if not all("/part-0.parquet" in request for request in wave)]
 
     def fresh_context(self) -> DiskContext:
         """The context of another process on the same host."""
@@ -78,19 +96,20 @@ def counted(s3_server: S3Server, s3_folder: S3Folder, tmp_path_factory: pytest.T
         yield made
 
 
-POLLED: dict[str, Callable[[DiskContext], object]] = {
+POLLED: dict[str, Callable[[Context], object]] = {
     "overview": lambda context: overview.get_overview(context, "till", HistoryQuery()),
     "series": lambda context: overview.list_points(context, "till", 100),
     "timelines": lambda context: overview.list_timelines(context, "till"),
     "savepoints": lambda context: overview.list_savepoints(context, "till"),
     "lineage": lambda context: graphs.build_graph(context, "till", CHECKPOINTS),
+    "publications": lambda context: publication_lag.list_publication_lags(context, "till", lambda names: {}),
 }
 
 
 @pytest.mark.parametrize("page", POLLED)
 def test_a_page_that_is_polled_lists_the_records_and_reads_none_again(counted: Counted, page: str) -> None:
     first = POLLED[page](counted.context)
-    assert counted.count(lambda: POLLED[page](counted.context)) <= 5
+    assert counted.count(lambda: POLLED[page](counted.context)) <= 5, "one per part of the listing"
     assert repr(POLLED[page](counted.fresh_context())) == repr(first) or page == "overview", (
         "a new process says the same"
     )
@@ -99,6 +118,74 @@ def test_a_page_that_is_polled_lists_the_records_and_reads_none_again(counted: C
 def test_an_overview_of_a_new_process_reads_each_checkpoint_once(counted: Counted) -> None:
     fresh = counted.fresh_context()
     assert counted.count(lambda: POLLED["overview"](fresh)) <= 2 * CHECKPOINTS + 8
+
+
+OPENED = POLLED | {
+    "details": lambda context: details.get_details(context, "till", 7),
+    "configuration": lambda context: details.get_config(context, "till"),
+}
+
+
+@pytest.mark.parametrize("page", OPENED)
+def test_answers_take_few_round_trips_in_a_row(counted: Counted, page: str) -> None:
+    """The first one of a process lists, reads ends, ids and manifests; a polled one only lists."""
+    fresh = counted.fresh_context()
+    first, polled = [counted.waves(lambda: OPENED[page](fresh)) for _ in range(2)]
+    assert len(first) <= MOST.get(page, (5, 1))[0] and len(polled) <= MOST.get(page, (5, 1))[1], (first, polled)
+
+
+MOST = {"details": (10, 6), "configuration": (6, 2)}
+"""The first answer and later ones: a plan is not listed, and the logs of tables are read each time."""
+
+
+@pytest.fixture
+def with_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages and chunks so small that a first listing leaves out most of `ids/` and of the timeline."""
+    sizes = {"PAGE": 12, "FIRST_PAGE": 5, "LONG": 10, "TAIL": 4, "_GROWTH": 3, "PART": 7, "PARTS": 3}
+    for module in (key_survey, shared_listing):
+        for name in sizes.keys() & vars(module).keys():
+            monkeypatch.setattr(module, name, sizes[name])
+
+
+ANSWERS: dict[str, Callable[[Context], object]] = OPENED | {
+    "retention": lambda context: retention_calendar.get_calendar(context, "till", WhatIf()),
+    "neighbours": lambda context: [history_cache.get_neighbours(context, "till", n) for n in range(1, CHECKPOINTS)],
+    "neighbours of an old one": lambda context: history_cache.get_neighbours(context, "till", 12),
+    "lineage of an old one": lambda context: graphs.build_graph(context, "till", 9),
+    "columns": lambda context: columns.recorded_columns(context, "till", None),
+}
+
+
+@pytest.mark.parametrize("page", ANSWERS)
+def test_answers_are_the_same_when_the_first_listing_has_gaps(
+    counted: Counted, with_gaps: None, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    fresh, whole = counted.fresh_context(), counted.fresh_context()
+    for context in (fresh, whole):
+        context.clock = ManualClock(context.clock.now_ms())
+
+    def answer(context: DiskContext, times: int) -> str:
+        return [repr(ANSWERS[page](glance_at(context))) for _ in range(times)][-1]
+
+    first = answer(fresh, 1)
+    assert answer(fresh, 8) == first or page in CONTINUED
+    monkeypatch.undo()
+    assert answer(whole, 9) == answer(fresh, 1)
+
+
+CONTINUED = {"overview", "series", "retention"}
+"""Answers that read the history, or manifests, in portions."""
+
+
+def test_a_first_overview_leaves_old_keys_unlisted(
+    counted: Counted, with_gaps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_cache, "FIRST_PORTION", 4)
+    fresh, found = counted.fresh_context(), list[CheckpointsOverview]()
+    waves = counted.waves(lambda: found.append(overview.get_overview(fresh, "till", HistoryQuery(limit=3))))
+    assert len(waves) <= 7, "three to list, then ends, ids with manifests, and the plans of those without"
+    assert glance._LISTINGS[fresh]["till"]._snapshot.gaps
+    assert (found[0].counts.total, found[0].indexed.read, found[0].indexed.of) == (4, 4, CHECKPOINTS)
 
 
 def test_a_page_reads_only_what_a_new_checkpoint_has_added(counted: Counted) -> None:

@@ -1,28 +1,25 @@
 """How many round trips in a row a checkpoint takes, whatever one of them takes (adr/0071)."""
 
 import os
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 from uuid import uuid4
 
 import pytest
 
+from tests.s3.waves import Waves
 from tests.support.cli import Command
 from tests.support.disk import DiskPipeline
 from tests.support.disk_context import DiskContext
 from tests.support.memory import payment
 from tests.support.s3 import S3Server, only_moto
-from tests.support.s3_proxy import S3Request
 from tidemark.operations import checkpoints
 from tidemark.ports import PlanRequest
 from tidemark.settings import load_settings
 from tidemark.storage.s3_folder import S3Folder
 
 pytestmark = [pytest.mark.slow, only_moto]
-QUIET = 0.25
-"""Seconds without a further request, after which those that wait are let go."""
 DECLARATION = '''"""One fold."""
 
 from dataclasses import dataclass
@@ -50,36 +47,6 @@ bank = Pipeline(
     operators=[Fold("accounts", key_by="account", state=Account)],
 )
 '''
-
-
-@dataclass
-class Waves:
-    """A rule of the proxy that lets requests go together, once no other one has arrived for a while."""
-
-    waves: list[list[str]] = field(default_factory=list)
-    _open: list[str] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _released: threading.Event = field(default_factory=threading.Event)
-    _timer: threading.Timer = field(default_factory=lambda: threading.Timer(0, int))
-
-    def __call__(self, request: S3Request) -> None:
-        with self._lock:
-            self._open.append(f"{request.method} {request.path.replace('%2F', '/')}")
-            self._timer.cancel()
-            self._timer = threading.Timer(QUIET, self._release)
-            self._timer.start()
-            released = self._released
-        assert released.wait(30)
-
-    def _release(self) -> None:
-        with self._lock:
-            self.waves.append(self._open)
-            self._open, released, self._released = [], self._released, threading.Event()
-        released.set()
-
-    def of_the_product(self) -> list[list[str]]:
-        """Without those in which the twin of the engine reads the stored state, which Spark does not."""
-        return [wave for wave in self.waves if any("/state/" not in r or r.startswith("PUT") for r in wave)]
 
 
 def test_a_checkpoint_of_one_fold_takes_eleven_round_trips_in_a_row_and_a_look_during_the_read(

@@ -167,10 +167,10 @@ def test_an_export_leaves_one_bucket_for_another_and_is_imported_there(twins: Tw
 
 
 def test_lineage_names_tables_by_their_bucket_and_no_object_holds_a_secret(twins: Twins, bucket: Bucket) -> None:
-    from tidemark.model.checkpoint.openlineage_events import Naming
+    from tidemark.telemetry.openlineage_columns import Naming
 
     named = Naming(jobs="j", broker="b:1", warehouse=f"s3://{bucket.name}/house").table("till/state/accounts/t1-1/runs")
-    assert named == {"namespace": f"s3://{bucket.name}", "name": "house/till/state/accounts/t1-1/runs"}
+    assert named == (f"s3://{bucket.name}", "house/till/state/accounts/t1-1/runs")
     assert not [key for key, body in bucket.objects().items() for s in SECRETS if s.encode() in body]
 
 

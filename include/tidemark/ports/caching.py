@@ -1,6 +1,6 @@
 """The ports of caches: their contents may be lost at any time, and nothing depends on them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -71,3 +71,46 @@ class ReadsAhead(Protocol):
 
     def start(self, key: str) -> Reading[bytes | None]:
         """Starts a fresh read of a key, whatever was read ahead; the caller works while it is under way."""
+
+
+@runtime_checkable
+class Prefetches(Protocol):
+    """A `CheckpointStore` for answers that decide nothing, which can read several objects at the same time."""
+
+    def prefetch(self, keys: Iterable[str]) -> None:
+        """Reads keys that will be read next, all but those that were read before; absent ones cost nothing.
+
+        Raises:
+            StoreError: one of them cannot be read.
+        """
+
+    def renew(self) -> None:
+        """What follows sees the store as it is then."""
+
+    def newest(self, prefix: str) -> tuple[Mapping[str, str], bool]:
+        """The last keys below a folder with stamps, in order, at least one if there is any; and whether these are all.
+
+        It does not list the middle of a long folder, as `list` does.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+
+    def around(self, key: str) -> tuple[Sequence[str], bool, bool]:
+        """Keys of the folder of a key on both sides of it, in order, without a gap; it may exist or not.
+
+        It does not list the whole of a long folder, as `list` does.
+
+        Returns:
+            The keys, and whether they include the first and the last key of the folder.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly below a folder, likewise.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """

@@ -15,7 +15,7 @@ from tidemark.storage.local_store import Root, fsync, hash_of, stage_folder
 
 ROWS_PER_FILE = 2_000_000
 ROW_GROUP = 100_000
-_COMPRESSION = "zstd"
+_COMPRESSION, _FAST = "zstd", "lz4"
 _DICTIONARY = 2**17
 """Bytes of a dictionary: keys are nearly all different, and as plain text they compress better."""
 
@@ -34,16 +34,25 @@ class ParquetFolder:
 
     def files(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[ExportedFile]:
         """Writes rows, in order, to a folder with as many files as needed, at least one."""
-        batches, made = row_groups(rows, schema), list[ExportedFile]()
+        return [self._describe_file(path, n) for path, n in self._written(name, rows, schema, _COMPRESSION)]
+
+    def scratch_files(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[str, ...]:
+        """Writes rows like `files`, for this process alone: fast, and not durable; returns the full paths."""
+        return tuple(str(self.path / path) for path, _ in self._written(name, rows, schema, _FAST))
+
+    def _written(
+        self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema, compression: str
+    ) -> list[tuple[str, int]]:
+        batches, made = row_groups(rows, schema), list[tuple[str, int]]()
         batch = next(batches, None)
         while batch is not None or not made:
             path, written = f"{name}/part-{len(made):05d}.parquet", 0
-            with self._opened(path, schema) as writer:
+            with self._opened(path, schema, compression) as writer:
                 while batch is not None and written < self.rows_per_file:
                     writer.write_table(batch)
                     written += batch.num_rows
                     batch = next(batches, None)
-            made.append(self._describe_file(path, written))
+            made.append((path, written))
         return made
 
     def file(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> ExportedFile:
@@ -62,10 +71,10 @@ class ParquetFolder:
         where.write_text(text)
         return self._describe_file(name)
 
-    def _opened(self, name: str, schema: pa.Schema) -> pq.ParquetWriter:
+    def _opened(self, name: str, schema: pa.Schema, compression: str = _COMPRESSION) -> pq.ParquetWriter:
         where = self.path / name
         where.parent.mkdir(parents=True, exist_ok=True)
-        return open_rows_writer(where, schema)
+        return open_rows_writer(where, schema, compression)
 
     def _describe_file(self, name: str, rows: int | None = None) -> ExportedFile:
         where = self.path / name
@@ -138,12 +147,12 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         yield pa.concat_tables(held)
 
 
-def open_rows_writer(path: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+def open_rows_writer(path: Path | BinaryIO, schema: pa.Schema, compression: str = _COMPRESSION) -> pq.ParquetWriter:
     """Opens a file of a table for rows: microseconds as Spark writes and reads them, checksums, small dictionaries."""
     return pq.ParquetWriter(
         path,
         schema,
-        compression=_COMPRESSION,
+        compression=compression,
         write_page_checksum=True,
         coerce_timestamps="us",
         dictionary_pagesize_limit=_DICTIONARY,

@@ -84,12 +84,16 @@ BATCH = 1000
 # longer, with any number of requests waiting for it. `legacy` has no such limits, but its delays double without end.
 _TIMEOUTS, _TRIES, _LONGEST_DELAY = 8, 30, 2.0
 _AWAY = frozenset({500, 502, 503, 504})
+_CONNECTIONS = 64
+"""More than one answer of a page asks for at a time."""
 _QUICK: dict[str, Any] = {
+    "max_pool_connections": _CONNECTIONS,
     "connect_timeout": 4,
     "read_timeout": 5,
     "retries": {"mode": "legacy", "total_max_attempts": 2},
 }
 _PATIENT: dict[str, Any] = {
+    "max_pool_connections": _CONNECTIONS,
     "connect_timeout": 5,
     "read_timeout": 30,
     "retries": {"mode": "legacy", "total_max_attempts": _TRIES},
@@ -316,16 +320,47 @@ class S3Folder:
                 for found in page.get("Contents", ()):
                     yield found["Key"].removeprefix(root), found
 
-    def folders(self) -> list[str]:
-        """Returns the names of the direct subfolders, in order.
+    def page(self, below: str, after: str, most: int) -> tuple[list[tuple[str, dict[str, Any]]], bool]:
+        """Returns one page of `objects`, in one request, and whether there are more.
+
+        Args:
+            below: the prefix.
+            after: leave out paths up to this one.
+            most: the most entries to return, up to 1,000.
 
         Raises:
             NotFoundError: the bucket does not exist.
             StoreError: it cannot be listed.
         """
         root = f"{self.place.prefix}/"
+        asked = {"Bucket": self.place.bucket, "Prefix": root + below, "StartAfter": root + after, "MaxKeys": most}
+        with translate_s3_errors("list", self._shown(below), self._endpoint):
+            found = self._client.list_objects_v2(**asked)
+        entries = [(entry["Key"].removeprefix(root), entry) for entry in found.get("Contents", ())]
+        return entries, bool(found["IsTruncated"])
+
+    def has_any(self, below: str) -> bool:
+        """Whether any object has a prefix.
+
+        Raises:
+            NotFoundError: the bucket does not exist.
+            StoreError: it cannot be listed.
+        """
+        return bool(self.page(below, below, 1)[0])
+
+    def folders(self, below: str = "") -> list[str]:
+        """Returns the names of the direct subfolders of a folder, in order.
+
+        Args:
+            below: the folder, with its final slash; empty = this one.
+
+        Raises:
+            NotFoundError: the bucket does not exist.
+            StoreError: it cannot be listed.
+        """
+        root = f"{self.place.prefix}/{below}"
         asked = {"Bucket": self.place.bucket, "Prefix": root, "Delimiter": "/"}
-        with translate_s3_errors("list", self.place.url, self._endpoint):
+        with translate_s3_errors("list", self._shown(below), self._endpoint):
             pages = self._client.get_paginator("list_objects_v2").paginate(**asked)
             found = [f["Prefix"] for page in pages for f in page.get("CommonPrefixes", ())]
         return sorted(name.removeprefix(root).removesuffix("/") for name in found)

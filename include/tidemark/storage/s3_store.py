@@ -53,6 +53,24 @@ class S3Store:
         found = self.warehouse.objects(f"{self._path(prefix)}/")
         return {path.removeprefix(below): str(entry["ETag"]) for path, entry in found}
 
+    def page(self, after: str, most: int, folder: str = "") -> tuple[Mapping[str, str], bool]:
+        """See `shared_listing.PagedStore`.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+        below = f"{self.pipeline}/"
+        found, is_cut = self.warehouse.page(below + folder, below + after, most)
+        return {path.removeprefix(below): str(entry["ETag"]) for path, entry in found}, is_cut
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        """Returns the names of the folders directly below a folder, in order, without the keys in them.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+        return self.warehouse.folders(f"{self._path(prefix)}/")
+
     def stamps_without(self, folders: Collection[str]) -> Mapping[str, str]:
         """Like `stamps`, for all keys of the pipeline but those in some folders, over which the listing jumps.
 

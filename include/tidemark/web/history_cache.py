@@ -7,21 +7,23 @@ from weakref import WeakKeyDictionary
 
 from tidemark.answers.checkpoint_overview import HistorySummary
 from tidemark.errors import NotFoundError
-from tidemark.glance import lasting
+from tidemark.glance import has_planned, lasting
 from tidemark.ports import CheckpointStore
+from tidemark.ports.caching import Prefetches
 from tidemark.web.history import History, HistoryEntry
 from tidemark.web.history_lines import summarize
 
 if TYPE_CHECKING:
     from tidemark.context import Context
 
-PORTION = 100
-"""Ids that one answer reads at least, in about 0.1 s. A page whose answer is incomplete polls again."""
+PORTION, FIRST_PORTION = 100, 32
+"""Ids that one answer reads at least, in about 0.1 s, and the first one: a page of the history. A page whose answer is
+incomplete polls again."""
 
 
 def portion(total: int) -> int:
-    """How many of `total` ids one answer reads: a hundredth, because each answer lists all of them."""
-    return max(PORTION, total // 100)
+    """How many of `total` ids one answer reads: a hundredth, because each answer lists all of them; 0 = not known."""
+    return max(PORTION, total // 100) if total else FIRST_PORTION
 
 
 class RememberedHistory:
@@ -34,13 +36,27 @@ class RememberedHistory:
     def __init__(self, history: History) -> None:
         self.history = history
         self.lock = Lock()
+        self._door, self._arrived, self._served = Lock(), 0, 0
         self.summed: tuple[tuple[HistoryEntry, ...], HistorySummary] = ((), summarize(()))
 
     def read(self, store: CheckpointStore) -> tuple[HistoryEntry, ...]:
-        """The entries, after reading one more portion from the store of this answer."""
+        """The entries, after reading one more portion; answers that wait for each other share one.
+
+        Args:
+            store: of this answer.
+        """
+        with self._door:
+            self._arrived += 1
+            mine = self._arrived
         with self.lock:
-            self.history.store = store
-            self.history.refresh(portion(self.history.total))
+            if self._served < mine:
+                with self._door:
+                    serves = self._arrived
+                if serves > mine and isinstance(store, Prefetches):
+                    store.renew()  # others have come since this answer listed the records
+                self.history.store = store
+                self.history.refresh(portion(self.history.total))
+                self._served = serves
             return self.history.entries
 
     def summary(self, completed: tuple[HistoryEntry, ...]) -> HistorySummary:
@@ -51,16 +67,16 @@ class RememberedHistory:
 
 
 class HistoryCache:
-    """The histories of all pipelines. Thread-safe."""
+    """The histories of all pipelines. Thread-safe.
+
+    Attributes:
+        planned: pipelines that are known to have planned a checkpoint.
+    """
 
     def __init__(self) -> None:
         self._histories: dict[str, RememberedHistory] = {}
         self._lock = Lock()
-
-    def has_read(self, name: str) -> bool:
-        """Whether an answer of this process has found checkpoints of a pipeline."""
-        found = self._histories.get(name)
-        return found is not None and found.history.total > 0
+        self.planned: set[str] = set()
 
     def get(self, name: str, open_store: Callable[[], CheckpointStore]) -> RememberedHistory:
         """The history of a pipeline; the first call opens its store."""
@@ -84,10 +100,19 @@ def require_planned(context: "Context", name: str) -> str:
         NotFoundError: it has planned none.
         NameRefusedError: no pipeline can have this name.
     """
-    # What this process has read of it was planned.
-    if not _histories(context).has_read(name) and not context.warehouse.has_planned(name):
-        raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
+    planned = _histories(context).planned
+    if name not in planned:
+        if not has_planned(context, name):
+            raise NotFoundError(f"no pipeline {name!r} in this warehouse", next=f"tidemark run {name}")
+        planned.add(name)
     return name
+
+
+def list_pipelines(context: "Context") -> list[str]:
+    """The pipelines of the warehouse, as `Warehouse.list_pipelines`; no answer asks for them again."""
+    found = context.warehouse.list_pipelines()
+    _histories(context).planned.update(found)
+    return found
 
 
 def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...], RememberedHistory]:
@@ -104,13 +129,23 @@ def _open_store(context: "Context", name: str) -> CheckpointStore:
     return context.coordinator(require_planned(context, name)).objects.store
 
 
-def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
-    """Whether a checkpoint is known to be released, as far as its history was read.
+def open_history(context: "Context", name: str) -> History:
+    """The history of a pipeline, to read single entries with the store of this answer; it reads no portion.
 
     Raises:
         NotFoundError: no such pipeline.
     """
-    return checkpoint in _histories(context).get(name, lambda: _open_store(context, name)).history.discarded
+    remembered = _histories(context).get(name, lambda: _open_store(context, name))
+    return remembered.history.over(context.store(name))
+
+
+def is_discarded(context: "Context", name: str, checkpoint: int) -> bool:
+    """Whether a checkpoint is released.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    return open_history(context, name).is_discarded(checkpoint)
 
 
 def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | None:
@@ -119,9 +154,7 @@ def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | 
     Raises:
         NotFoundError: no such pipeline.
     """
-    _, remembered = read_history(context, name)
-    with remembered.lock:
-        return remembered.history.entry(checkpoint)
+    return open_history(context, name).entry(checkpoint)
 
 
 def get_neighbours(context: "Context", name: str, checkpoint: int) -> tuple[int | None, int | None]:
@@ -130,9 +163,16 @@ def get_neighbours(context: "Context", name: str, checkpoint: int) -> tuple[int 
     Raises:
         NotFoundError: no such pipeline.
     """
-    _, remembered = read_history(context, name)
-    with remembered.lock:
-        return remembered.history.beside(checkpoint)
+    return open_history(context, name).beside(checkpoint)
+
+
+def list_known(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
+    """The entries that this process has read so far, newest first, without reading any.
+
+    Raises:
+        NotFoundError: no such pipeline.
+    """
+    return _histories(context).get(name, lambda: _open_store(context, name)).history.entries
 
 
 def list_entries(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
