@@ -3,24 +3,26 @@
 import getpass
 import hashlib
 import importlib.util
+import os
 import sys
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tidemark.declare.pipeline import BESIDE, Pipeline
-from tidemark.errors import DeclarationError, NotFoundError, TidemarkError
-from tidemark.model.core.names import S3Url, checked_name
+from tidemark.errors import DeclarationError, NotFoundError, TidemarkError, UsageError
+from tidemark.model.core.names import EMBEDDED_BROKER, S3Url, checked_name
 from tidemark.ports import HeldLock
 from tidemark.settings import Settings
 from tidemark.telemetry.bounded import Bounded
+from tidemark.telemetry.lazy_logger import log
 
 if TYPE_CHECKING:
     from tidemark.kafka.schema_registry import HttpRegistry
@@ -52,6 +54,8 @@ def user_name() -> str:
 
 
 T = TypeVar("T")
+_AT_ONCE = 16
+"""Requests to a bucket at a time."""
 
 
 # A proxy for parts whose library is imported, and whose address is looked up, on first use.
@@ -182,20 +186,24 @@ class WarehouseLocation:
         checked_name("pipeline", name)
         if self.bucket is None:
             return (self.local_folder / name).is_dir()
-        return next(self.bucket.list_sizes(f"{name}/"), None) is not None
+        return self.bucket.has_any(f"{name}/")
 
     def has_planned(self, name: str) -> bool:
         """Whether a pipeline has planned a checkpoint."""
         checked_name("pipeline", name)
         if self.bucket is None:
             return (self.local_folder / name / "ids").is_dir()
-        return next(self.bucket.list_sizes(f"{name}/ids/"), None) is not None
+        return self.bucket.has_any(f"{name}/ids/")
 
     def list_pipelines(self) -> list[str]:
         """Returns the pipelines that have planned a checkpoint, ordered by name."""
         if self.bucket is None:
             return sorted(p.parent.name for p in self.local_folder.glob("*/ids") if p.is_dir())
-        return [name for name in self.bucket.folders() if not name.startswith(".") and self.has_planned(name)]
+        from concurrent.futures import ThreadPoolExecutor
+
+        names = [name for name in self.bucket.folders() if not name.startswith(".")]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [name for name, planned in zip(names, pool.map(self.has_planned, names), strict=True) if planned]
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[str]:
@@ -359,6 +367,10 @@ def _line_in(path: Path, error: Exception) -> int | None:
 # The receivers of metrics and lineage events named by the settings.
 SECONDS = 2.0
 """How long a run waits for a receiver, in seconds."""
+_CLIENT_VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
+"""How variables begin that name a receiver to the client of OpenLineage."""
+_OPENLINEAGE = "openlineage"
+"""The package."""
 
 
 class Observers:
@@ -385,27 +397,76 @@ class Observers:
         """Calls the receivers of metrics."""
         return Bounded("metrics", SECONDS)
 
+    def refuse_unsendable(self) -> None:
+        """Checks, before a checkpoint is planned, that the events that the settings ask for can be made.
+
+        Raises:
+            UsageError: the package for them is not installed.
+        """
+        from tidemark.extras import require
+
+        if self._settings.openlineage:
+            require(_OPENLINEAGE)
+
     @cached_property
     def lineage(self) -> "LineageSink | None":
-        """The receiver of lineage events; None if events are not sent."""
-        settings = self._settings
-        address, key = settings.openlineage, settings.openlineage_api_key
-        if address is None:
+        """The receiver of lineage events; None if events are not sent, or if the package for them is not installed."""
+        if not self._settings.openlineage and not names_receiver(os.environ):
             return None
-        from tidemark.telemetry.openlineage import FileLineage, HttpLineage
+        from tidemark.extras import require
 
-        if address.startswith("file:"):
-            return FileLineage(settings.root / Path(address.removeprefix("file:")))
-        if address.startswith("kafka://"):
-            from tidemark.telemetry.openlineage_kafka import KafkaLineage
-
-            bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
-            # The credentials are for the Kafka in the settings; another Kafka must not get them.
-            is_ours = bootstrap == settings.kafka_bootstrap
-            return KafkaLineage(bootstrap, topic, SECONDS, settings.kafka_client_options if is_ours else {})
-        return HttpLineage(address, None if key is None else key.get_secret_value(), SECONDS)
+        try:
+            require(_OPENLINEAGE)
+        except UsageError as error:
+            # Other programs use the variables of OpenLineage, too; and a published checkpoint must not fail.
+            log.warning("lineage_not_sent", why=error.what, next=error.next)
+            return None
+        return _open_lineage(self._settings)
 
     @cached_property
     def lineage_calls(self) -> Bounded:
         """Calls the receiver of lineage events."""
         return Bounded("lineage", SECONDS)
+
+
+def names_receiver(variables: Mapping[str, str]) -> bool:
+    """Whether environment variables name a receiver to OpenLineage's own client."""
+    if variables.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    return any(value and name.startswith(_CLIENT_VARIABLES) for name, value in variables.items())
+
+
+def _open_lineage(settings: Settings) -> "LineageSink":
+    """Returns the receiver of the settings, or else that of OpenLineage's variables."""
+    from tidemark.telemetry.openlineage import (
+        ClientLineage,
+        OpenTransport,
+        TransportLineage,
+        file_transport,
+        http_transport,
+    )
+    from tidemark.telemetry.openlineage_columns import Naming
+
+    server = (settings.kafka_bootstrap or EMBEDDED_BROKER).split(",")[0].strip()
+    naming = Naming(jobs=settings.openlineage_namespace, broker=server, warehouse=str(settings.warehouse))
+    address, key = settings.openlineage, settings.openlineage_api_key
+    made: OpenTransport
+    if address is None:
+        return ClientLineage(naming=naming, timeout=SECONDS)
+    if address.startswith("file:"):
+        made = partial(file_transport, settings.root / Path(address.removeprefix("file:")))
+    elif address.startswith("kafka://"):
+        from tidemark.telemetry.openlineage_kafka import AcknowledgedKafka
+
+        bootstrap, _, topic = address.removeprefix("kafka://").rpartition("/")
+        # The credentials are for the Kafka in the settings; another Kafka must not get them.
+        is_ours = bootstrap == settings.kafka_bootstrap
+
+        def open_kafka() -> AcknowledgedKafka:
+            options = settings.kafka_client_options if is_ours else {}
+            return AcknowledgedKafka(bootstrap, topic, SECONDS, options)
+
+        made = open_kafka
+    else:
+        made = partial(http_transport, address, None if key is None else key.get_secret_value(), SECONDS)
+    return TransportLineage(open_transport=made, naming=naming)

@@ -15,6 +15,7 @@ EXTRAS = {
     "great_expectations": "gate",
     "grpc": "spark",
     "numpy": "read",
+    "openlineage": "openlineage",
     "pandas": "read",
     "psycopg": "postgres",
     "pyarrow": "read",

@@ -20,7 +20,6 @@ from tidemark.errors import UsageError
 from tidemark.model.core.connect_address import add_parameter
 from tidemark.model.core.names import S3Url, is_url
 
-# The store of the warehouse and of exports. No setting holds its credentials.
 ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[\w./-]*)?", re.ASCII)
 """A URL of a server, without a user name."""
 
@@ -209,8 +208,7 @@ def _token(name: str, path: Path | None, secret: SecretStr | None) -> str:
 
 def _quoted(text: str) -> str:
     """Quotes a word of a JAAS configuration."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 PREFIX = "TIDEMARK_"
@@ -295,6 +293,7 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings, defer_build=False):
     spark_driver_memory: str = Field("2g", pattern=r"^[1-9][0-9]*[mg]$")
     spark_java_options: str = ""
     checkpoint_deadline: str = ""
+    payloads: Literal["trigger", "read", "nobody"] = "trigger"
     statsd: str | None = None
     openlineage: str | None = None
     openlineage_namespace: str = "tidemark"
@@ -313,6 +312,7 @@ class Settings(KafkaSettings, ConnectSettings, S3Settings, defer_build=False):
             "home": home,
             "warehouse": _warehouse(root, values.get("warehouse") or home / "warehouse"),
             "jars": _below(root, values["jars"]) if values.get("jars") else None,
+            "payloads": values.get("payloads") or "trigger",
             "pipelines": tuple(_below(root, folder) for folder in folders if folder),
             **{name: values.get(name) or None for name in _EMPTY_IS_UNSET},
             **{name: _below(root, values[name]) if values.get(name) else None for name in _TOKEN_FILES},

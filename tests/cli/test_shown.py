@@ -67,7 +67,7 @@ ticks = Pipeline(
 
 
 UNREAD = (
-    "asyncio", "pandas", "psutil", "pydantic_settings", "tidemark.answers",
+    "asyncio", "openlineage", "pandas", "psutil", "pydantic_settings", "tidemark.answers",
     "tidemark.coordinator.checkpoints", "tidemark.coordinator.plans.planner",
     "tidemark.coordinator.publications", "tidemark.coordinator.recovery", "tidemark.coordinator.retention",
     "tidemark.engine", "tidemark.kafka", "tidemark.transfer", "tidemark.web",

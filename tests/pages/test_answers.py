@@ -3,19 +3,21 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.support.trips import TripsPipeline
-from tidemark import Fold
+from tidemark import Fold, state
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
+from tidemark.model.checkpoint.manifest import Expectation, Verdict
 from tidemark.model.checkpoint.store_objects import Failure
-from tidemark.model.retention.savepoint import SavepointRequest
+from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.operations import checkpoints, retention, savepoints, timelines
 from tidemark.operations.timelines import describe_restore
 from tidemark.ports import PlanRequest
@@ -37,6 +39,12 @@ HOSTILE = "<script>alert(1)</script>\"'‮" + "x" * 200
 def pin(world: TripsPipeline, name: str, checkpoint: int, note: str = "") -> None:
     request = SavepointRequest(name=name, owner="me", origin="test", checkpoint=checkpoint, note=note)
     savepoints.open_savepoints(world.pages, "trips").create(request)
+
+
+def release(world: TripsPipeline, checkpoint: int) -> None:
+    tombstones = savepoints.open_savepoints(world.pages, "trips").tombstones
+    raised, _ = tombstones.raise_for(TombstoneKind.CHECKPOINT, f"chk-{checkpoint}", "keep_last(2)")
+    assert tombstones.confirm(raised)
 
 
 def test_the_list_has_the_names_of_flink(world: TripsPipeline) -> None:
@@ -100,13 +108,50 @@ def test_a_query_filters_and_pages(world: TripsPipeline) -> None:
     assert body_of(overview.get_overview(world.pages, "trips", HistoryQuery(limit=1)))["matching"] == 5
 
 
+def test_a_line_and_its_details_have_the_interval_of_the_run(world: TripsPipeline) -> None:
+    world.drive("a")
+    start = datetime(2030, 3, 16, tzinfo=UTC)
+    request = PlanRequest(origin="r1", interval_start=start, interval_end=start + timedelta(days=1))
+    checkpoints.run_once(world.pages, "trips", request)
+    world.checkpoint("b")
+    second, first = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))["history"]
+    assert first["interval"] == {"start": "2030-03-16T00:00:00Z", "end": "2030-03-17T00:00:00Z"}
+    assert second["interval"] is None
+    for line in (first, second):
+        assert body_of(details.get_details(world.pages, "trips", line["id"]))["interval"] == line["interval"]
+
+
+class Remembered(state.Keyed):
+    """A bus, for some time."""
+
+    trips: int | None = state.count(ttl=timedelta(days=1, hours=12))
+    miles: int | None = state.sum("miles", ttl=timedelta(milliseconds=90_500))
+
+
+def test_a_time_to_live_is_written_in_units(world: TripsPipeline) -> None:
+    (buses,) = world.line.pipeline.operators
+    assert isinstance(buses, Fold)
+    world.line.pipeline = replace(world.line.pipeline, operators=[replace(buses, state=Remembered)])
+    world.checkpoint("a")
+    (operator,) = details.get_config(world.pages, "trips").operators
+    assert {f.name: f.ttl for f in operator.fields} == {"trips": "1 d 12 h", "miles": "1 min 30 s 500 ms"}
+
+
+def test_counts_in_the_graph_have_separators(world: TripsPipeline) -> None:
+    world.checkpoint(*["a"] * 1_200)
+    number = world.checkpoint(*(f"b{n}" for n in range(1_001)))
+    nodes = {n["id"]: n for n in body_of(graphs.build_graph(world.pages, "trips", number))["nodes"]}
+    assert nodes["partition trips-0"]["second"] == "[1,200, 2,201)"
+    assert nodes["operator buses"]["second"] == "1,001 records, 1,001 keys"
+
+
 def test_a_new_process_answers_the_newest_at_once_and_all_in_the_end(trips_of: Callable[[], TripsPipeline]) -> None:
     world = trips_of()
     made = [world.checkpoint(f"b{n}") for n in range(3)]
     again = trips_of().pages
     told = body_of(overview.get_overview(again, "trips", HistoryQuery()))
     assert told["indexed"] == {"read": 3, "of": 3}
-    assert [p["id"] for p in body_of(overview.list_points(again, "trips", 2))] == made[1:]
+    assert [p["id"] for p in body_of(overview.list_points(again, "trips", 2))["points"]] == made[1:]
 
 
 def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world: TripsPipeline) -> None:
@@ -115,7 +160,7 @@ def test_a_point_of_the_charts_tells_what_each_partition_has_read_and_left(world
     world.checkpoint()
     world.drive("d", "e", "f", partition=1)
     checkpoints.run_once(world.pages, "trips", PlanRequest(origin="test", max_records=2))
-    first, second = body_of(overview.list_points(world.pages, "trips", 10))
+    first, second = body_of(overview.list_points(world.pages, "trips", 10))["points"]
     assert (first["offsets"], first["pending"]) == ({"trips-0": 2, "trips-1": 1}, {})
     assert (second["offsets"], second["pending"]) == ({"trips-1": 2}, {"trips-1": 1})
     assert (second["records"], second["pending_records"]) == (2, 1)
@@ -286,6 +331,34 @@ def test_details_tell_every_operator(world: TripsPipeline) -> None:
     assert [(r["partition"], r["start"], r["end"]) for r in told["ranges"]] == [("trips-0", 0, 3), ("trips-1", 0, 0)]
     failed = body_of(details.get_details(world.pages, "trips", world.fail()))
     assert (failed["status"], failed["tasks"], failed["failure_reason"]) == ("FAILED", [], "ENGINE_ERROR")
+
+
+def test_details_have_the_verdict_of_a_gate_that_refused(world: TripsPipeline) -> None:
+    world.drive("a")
+    refused = Expectation(frame="records", type="expect_x", success=False, severity="critical", detail="1 of 1")
+    plan, verdict = world.plan(), Verdict(passed=False, expectations=(refused,))
+    reason = FailureReason.EXPECTATION_FAILED
+    failure = Failure(reason=reason, message="gate failed", next="fix the data.", verdict=verdict)
+    world.line.coordinator.abort(plan, failure)
+    found = body_of(details.get_details(world.pages, "trips", plan.id))
+    assert [(e["frame"], e["success"], e["detail"]) for e in found["expectations"]] == [("records", False, "1 of 1")]
+    assert body_of(details.get_details(world.pages, "trips", world.fail()))["expectations"] == []
+
+
+def test_details_say_which_checkpoints_before_were_released(world: TripsPipeline) -> None:
+    first, second, third = (world.checkpoint(bus) for bus in "abc")
+    release(world, first)
+    released = [body_of(details.get_details(world.pages, "trips", n))["released"] for n in (second, third)]
+    assert released == [[first], []]
+
+
+def test_the_tree_says_whose_newest_checkpoint_was_released(world: TripsPipeline) -> None:
+    first, newest = world.checkpoint("a"), world.checkpoint("b")
+    timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=first, request="back"))
+    world.checkpoint("c")
+    release(world, newest)
+    found = {t["timeline"]: t["newest_released"] for t in map(body_of, overview.list_timelines(world.pages, "trips"))}
+    assert found == {"t1": True, "t2": False}
 
 
 def test_a_fork_that_was_closed_is_told_as_closed_in_the_tree(world: TripsPipeline) -> None:

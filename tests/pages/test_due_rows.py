@@ -4,7 +4,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -255,6 +255,8 @@ def check(context: DiskContext, checkpoint: int, what: str, waiting: list[tuple[
             at = datetime.fromisoformat(d.at)
             assert list(d.some) == sorted(key for then, key in waiting if then == at)[:3]
         assert due.frontier is None or all(d.at > due.frontier for d in due.first)
+        hidden = details.list_due_times(context, "sales", checkpoint, uid, limit, with_keys=False)
+        assert hidden == replace(due, first=[replace(d, some=[]) for d in due.first])
 
 
 def test_an_operator_without_a_frontier_has_nothing_that_waits(tmp_path: Path) -> None:

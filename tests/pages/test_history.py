@@ -1,22 +1,27 @@
 """The history that the pages keep: each object is read once, newest first, and every kind of end is told apart."""
 
 import random
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from tests.support.trips import TripsPipeline
 from tidemark.coordinator.records.tombstones import Tombstones
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
+from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.operations import timelines
 from tidemark.ports import PutOutcome
 from tidemark.storage.local_store import LocalStore
-from tidemark.web.history import CheckpointStatus, History, quantiles
+from tidemark.web.history import CheckpointStatus, History, HistoryEntry, quantiles
 from tidemark.web.history_cache import portion
+from tidemark.web.history_lines import HistoryQuery, HistorySort
 
 
 @dataclass
@@ -75,10 +80,14 @@ def test_a_portion_takes_the_newest_first_and_later_ones_the_rest(world: TripsPi
     assert seen[-1] == (made[::-1], 0)
 
 
-@pytest.mark.parametrize("total", [0, 99, 5_000, 10_000, 12_345, 100_000])
+@pytest.mark.parametrize("total", [1, 99, 5_000, 10_000, 12_345, 100_000])
 def test_any_history_is_read_by_some_hundred_answers(total: int) -> None:
     most = portion(total)
     assert most == 100 if total <= 10_000 else 1 <= total / most <= 101
+
+
+def test_the_first_answer_of_a_process_reads_a_page_of_the_history() -> None:
+    assert portion(0) == 32
 
 
 def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: TripsPipeline, store: Watched) -> None:
@@ -144,3 +153,73 @@ def test_quantiles_are_those_of_sql() -> None:
         assert [getattr(found, name) for name in shares] == pytest.approx(expected)
         assert (found.min, found.max) == (min(values), max(values))
     assert set(body_of(quantiles([])).values()) == {0}
+
+
+def entries_of(chance: random.Random) -> list[HistoryEntry]:
+    """A history of any kinds, newest first, with equal measures here and there."""
+    return [
+        HistoryEntry(
+            id=number,
+            slot=Slot(timeline="t1", sequence=number),
+            status=chance.choice([*CheckpointStatus, CheckpointStatus.COMPLETED]),
+            trigger_ms=chance.randrange(40) * 60_000,
+            ack_ms=chance.randrange(40, 80) * 60_000,
+            records=chance.randrange(9),
+            dead_letters=chance.randrange(3),
+            run_bytes=chance.randrange(9),
+            full_bytes=chance.randrange(9),
+            pending={"t-0": chance.randrange(4), "t-1": chance.randrange(4)},
+        )
+        for number in range(120, 0, -1)
+    ]
+
+
+PLANNED = {"id": "id", "trigger_timestamp": "began", "pending_records": "lag"}
+MEASURED = {
+    "records": "records", "dead_letters": "letters", "checkpointed_size": "small", "state_size": "whole",
+    "end_to_end_duration": "ack - began",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", [*PLANNED, *MEASURED])
+def test_a_history_is_sorted_and_cut_by_time_as_sql_does(measure: str) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    found = entries_of(chance)
+    drawn = pa.table(
+        {
+            "id": [e.id for e in found],
+            "done": [e.status is CheckpointStatus.COMPLETED for e in found],
+            "began": [e.trigger_ms for e in found],
+            "ack": [e.ack_ms for e in found],
+            "lag": [sum(e.pending.values()) for e in found],
+            "records": [e.records for e in found],
+            "letters": [e.dead_letters for e in found],
+            "small": [e.run_bytes for e in found],
+            "whole": [e.full_bytes for e in found],
+        }
+    )
+    assert drawn.num_rows == len(found)
+    column = PLANNED.get(measure) or f"CASE WHEN done THEN {MEASURED[measure]} END"
+    since, until = sorted(chance.randrange(40) * 60_000 for _ in range(2))
+    for minus, way in (("", "ASC"), ("-", "DESC")):
+        for first, last in ((0, 2**50), (since, until)):
+            text = f"SELECT id FROM drawn WHERE began >= ? AND began < ? ORDER BY {column} {way} NULLS LAST, id DESC"
+            expected = duckdb.execute(text, [first, last]).fetchall()
+            query = HistoryQuery(
+                sort=typing.cast(HistorySort, f"{minus}{measure}"),
+                since=None if first == 0 else datetime.fromtimestamp(first / 1000, UTC),
+                until=None if last == 2**50 else datetime.fromtimestamp(last / 1000, UTC).replace(tzinfo=None),
+            )
+            assert [e.id for e in query.select(found, {})] == [number for (number,) in expected]
+
+
+def test_a_search_finds_why_a_checkpoint_failed(world: TripsPipeline, store: Watched) -> None:
+    world.checkpoint("a")
+    failed = world.fail("the broker was away")
+    history = History(store)
+    history.refresh(100)
+    for text in ("engine_error", "BROKER WAS", f"chk-{failed}"):
+        assert [e.id for e in HistoryQuery(text=text).select(history.entries, {})] == [failed], text
+    assert HistoryQuery(text="code_changed").select(history.entries, {}) == []

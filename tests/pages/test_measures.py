@@ -51,7 +51,7 @@ def test_end_to_end_is_from_the_trigger_to_the_last_acknowledgement(world: Trips
     assert told["latest_ack_timestamp"] - told["trigger_timestamp"] == told["end_to_end_duration"] == WAITED + WORKED
     assert told["work_duration"] == sum(told["timings"].values()) == WORKED
     (line,) = body_of(overview.get_overview(world.pages, "trips", HistoryQuery()))["history"]
-    (point,) = body_of(overview.list_points(world.pages, "trips", 10))
+    (point,) = body_of(overview.list_points(world.pages, "trips", 10))["points"]
     for one in (line, point):
         assert one["end_to_end_duration"] == told["end_to_end_duration"]
         assert one["work_duration"] == told["work_duration"] == WORKED

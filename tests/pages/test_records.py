@@ -17,9 +17,9 @@ from tidemark.answers.shown_bytes import LONGEST_TEXT, text_of
 from tidemark.errors import BusyError, NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.core.offsets import OffsetRange, TopicPartition
-from tidemark.web import sink_rows
+from tidemark.web import details, sink_rows
 from tidemark.web import source_lookup as records
-from tidemark.web.source_lookup import RecordQuery
+from tidemark.web.source_lookup import LetterQuery, RecordQuery
 
 HERE = Path(__file__).parent
 WALK = HERE.parent / "process" / "pipelines" / "walk.py"
@@ -58,7 +58,7 @@ def test_the_records_of_a_key_are_those_that_were_sent_for_it(world: TripsPipeli
         assert places(whole) == sorted((f"trips-{p}", o) for _, p, o in rows)
         letters = {(f"trips-{p}", o) for b, p, o in rows if b is None}
         assert {place for place, r in zip(places(whole), whole["records"], strict=True) if r["dead_letters"]} == letters
-        found = body_of(records.read_dead_letters(world.pages, "trips", number, "buses", limit=100))
+        found = body_of(records.read_dead_letters(world.pages, "trips", number, LetterQuery(uid="buses", limit=100)))
         assert {(r["partition"], r["offset"]) for r in found["rows"]} == letters
         assert found["matching"] == len(letters) and {r["reason"] for r in found["rows"]} <= {"null_key"}
 
@@ -102,11 +102,59 @@ def test_what_kafka_has_trimmed_is_told_and_dead_letters_are_still_there(world: 
     assert (only["start"], only["end"], only["kept_start"], only["kept_end"]) == (0, 4, 3, 4)
     assert only["why"] == "Kafka has deleted the rest"
     assert places(told) == [("trips-0", 3)]
-    (letter,) = body_of(records.read_dead_letters(world.pages, "trips", number, "buses"))["rows"]
+    (letter,) = body_of(records.read_dead_letters(world.pages, "trips", number, LetterQuery(uid="buses")))["rows"]
     assert letter["offset"] == 1 and json.loads(letter["value"]["text"])["bus"] is None
     world.line.log.trim(FIRST, 9)
     told = ask(world, number)
     assert told["records"] == [] and told["ranges"][0]["kept_start"] == told["ranges"][0]["kept_end"] == 4
+
+
+def test_dead_letters_are_counted_by_reason_and_a_record_of_two_operators_once(world: TripsPipeline) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    (buses,) = world.line.pipeline.operators
+    assert isinstance(buses, Fold)
+    both = [
+        buses,
+        replace(buses, uid="lengths", key_by={"far": "miles"}),
+        replace(buses, uid="quiet", where="miles < 0"),
+    ]
+    world.line.pipeline = replace(world.line.pipeline, operators=both, max_dead_letters=1.0)
+    world.checkpoint("before", None)
+    nulls, broken = set[int](), set[int]()
+    for offset in range(2, 32):
+        kind = chance.choice(["a", "b", None, "broken"])
+        if kind == "broken":
+            world.line.send([(0, b"{", 0)])
+            broken.add(offset)
+        else:
+            world.drive(kind)
+            nulls |= {offset} if kind is None else set()
+    number = world.checkpoint()
+    told = body_of(details.count_rejections(world.pages, "trips", number))
+    assert (told["checkpoint"], told["records"]) == (f"chk-{number}", len(nulls | broken))
+    counts = {
+        o["uid"]: (o["read"], o["letters"], {r["reason"]: r["letters"] for r in o["reasons"]})
+        for o in told["operators"]
+    }
+    found = {"null_key": len(nulls), "malformed_json": len(broken)}
+    expected = {
+        "buses": (30, len(nulls | broken), {reason: n for reason, n in found.items() if n}),
+        "lengths": (30, len(broken), {"malformed_json": len(broken)}),
+        "quiet": (30, len(broken), {"malformed_json": len(broken)}),
+    }
+    assert counts == {uid: of for uid, of in expected.items() if of[1]}
+    for reason, offsets in (("null_key", nulls), ("malformed_json", broken), ("late", set[int]())):
+        rows = []
+        for offset in range(0, 32, 4):
+            query = LetterQuery(uid="buses", reason=reason, limit=4, offset=offset)
+            page = body_of(records.read_dead_letters(world.pages, "trips", number, query))
+            assert page["matching"] == len(offsets)
+            rows += page["rows"]
+        assert [r["offset"] for r in rows] == sorted(offsets) and {r["reason"] for r in rows} <= {reason}
+    with pytest.raises(NotFoundError):
+        details.count_rejections(world.pages, "trips", 9)
 
 
 def test_other_records_at_the_same_offsets_are_not_shown(world: TripsPipeline) -> None:

@@ -55,7 +55,9 @@ def test_rows_are_compared_by_id_and_by_the_columns_of_both_sides(seed: int) -> 
     assert counts == {name: len(places) for name, places in expected.items()}
     shown = sorted([*expected["inserted"], *expected["deleted"], *expected["changed"]])[:20]
     assert len(found.examples) == len(shown)
-    for place, example in zip(shown, found.examples, strict=True):
+    for place, example, differing in zip(shown, found.examples, found.differing, strict=True):
+        both = place in before and place in after
+        assert list(differing) == [n for n, _ in SHARED if both and not same(before[place][n], after[place][n])]
         for side, held in (("before", before), ("after", after)):
             row = held.get(place)
             assert example[side] == (None if row is None else {name: row[name] for name, _ in SHARED})

@@ -19,7 +19,7 @@ from tidemark.coordinator.recovery.backfill import Backfill, BackfillRequest
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.readers.duckdb_session import open_query_runner
-from tidemark.readers.field_changes import StateChange, _field, change_of
+from tidemark.readers.field_changes import StateChange, change_of, measure_field
 from tidemark.readers.state_diff import Comparison
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20241121"))
@@ -190,7 +190,7 @@ def differing(of: pa.DataType, *pairs: tuple[object, object]) -> list[tuple[Any,
     side = pa.struct([("x", of)])
     rows = {n: pa.array([{"x": pair[at]} for pair in pairs], side) for at, n in enumerate(("before", "after"))}
     with open_query_runner() as ask:
-        found = [_field(ask, pa.table(rows), "x", inexact) for inexact in (False, True)]
+        found = [measure_field(ask, pa.table(rows), "x", inexact) for inexact in (False, True)]
     return [(f.keys, f.sum, f.largest) for f in found]
 
 

@@ -202,14 +202,6 @@ class ExpectationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataInterval:
-    """A data interval."""
-
-    start: str
-    end: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenProgress:
     """Progress of an open checkpoint: `step` is `planned`, `running` or `sealed`; `elapsed` counts ms since the plan.
 
@@ -223,15 +215,31 @@ class OpenProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """The checkpoint that read the offsets of a failed one: the next plan of the same place in the timeline.
+
+    `same_offsets`: it ends at the same offsets too; otherwise it begins at the same ones.
+    """
+
+    id: int
+    name: str
+    status: str
+    same_offsets: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDetails(CheckpointLine):
     """One checkpoint with all details; `previous` and `next` are the ids of its neighbours.
 
+    `successor`: of a failed one, null if its offsets were not planned again.
+
     `drains`: it closes all windows, for `tidemark stop --drain`.
+
+    `released`: of its parent and of those that it repeats, the ones that retention has released.
     """
 
     slot: str
     ranges: Sequence[PartitionRange]
-    interval: DataInterval | None
     isolation: str
     fingerprint: str
     adopted: Mapping[str, str]
@@ -241,6 +249,8 @@ class CheckpointDetails(CheckpointLine):
     next: int | None
     progress: OpenProgress | None
     drains: bool
+    released: Sequence[int]
+    successor: Successor | None = None
     watermark: str | None = None
     source_watermarks: Mapping[str, SourceWatermark]
     covered_until: str | None = None
@@ -250,11 +260,56 @@ class CheckpointDetails(CheckpointLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionReason:
+    """Dead letters for one reason."""
+
+    reason: str
+    letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRejections:
+    """Dead letters of one operator, of the records that it read, by reason, the most frequent one first."""
+
+    uid: str
+    read: int
+    letters: int
+    reasons: Sequence[RejectionReason]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejections:
+    """Dead letters of a checkpoint by operator and reason. `records`: one that several operators rejected counts once.
+
+    Operators that rejected nothing are left out.
+    """
+
+    checkpoint: str
+    records: int
+    operators: Sequence[OperatorRejections]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortFacts:
+    """A checkpoint in progress: the offsets that its plan reads, the time since its trigger, and whether it ended."""
+
+    checkpoint: str
+    timeline: str
+    offsets: int
+    elapsed: int
+    aborted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DueTimeFacts:
-    """What becomes due at a time; `some` are up to three of the keys, and the name of a timer before its key."""
+    """What becomes due at a time; `some` are up to three of the keys, and the name of a timer before its key.
+
+    `overdue`: a slower partition or input holds the frontier back, and the furthest ones have passed that time.
+    """
 
     at: str
     count: int
+    overdue: bool
     some: Sequence[str]
 
 
@@ -267,6 +322,8 @@ class DueTimes:
         what: `windows` that close, `timers` that fire, or `rows` of an interval join, whose time ends.
         frontier: everything up to it has closed or fired; None = nothing has yet.
         total: the number of all that wait.
+        overdue: how many of them are overdue.
+        last: the last time at which one is due; null if nothing waits.
         first: the first times.
     """
 
@@ -274,4 +331,6 @@ class DueTimes:
     what: str
     frontier: str | None
     total: int
+    overdue: int
+    last: str | None
     first: Sequence[DueTimeFacts]

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidemark.answers.pipeline_verdict import PipelineVerdict, ScheduleFacts, ScopeFacts
 from tidemark.answers.run_facts import RunFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFacts:
-    """A pipeline that you can choose; the fields of its DAG are null if Airflow knows none."""
+    """A pipeline that you can choose; the fields of its DAG are null if Airflow knows none.
+
+    `verdict` is null unless it was asked for.
+    """
 
     name: str
     dag_id: str | None
@@ -16,6 +20,9 @@ class PipelineFacts:
     next_run: str | None
     interval: str | None
     may_trigger: bool
+    may_see_payloads: bool
+    schedule: ScheduleFacts | None
+    verdict: PipelineVerdict | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,14 @@ class GateCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataInterval:
+    """A data interval."""
+
+    start: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointLine:
     """A checkpoint of the history: Flink's fields, then Tidemark's. Times are milliseconds since the epoch."""
 
@@ -105,6 +120,7 @@ class CheckpointLine:
     attempt: int
     origin: str
     logical_time: str | None
+    interval: DataInterval | None
     records: int
     dead_letters: int
     dead_letters_at_most: bool
@@ -184,9 +200,12 @@ class CheckpointsOverview:
 
     `trouble` names a damaged object of a timeline or a savepoint; timelines and savepoints are left out then. `run` is
     the progress of a run that continues after the newest checkpoint; None if that one ended it, or was its only one.
+    `counts`, `summary` and `latest` are about `scope`; `verdict`, `health` and `run` about the live timeline.
     """
 
     pipeline: str
+    verdict: PipelineVerdict
+    scope: ScopeFacts
     counts: CountsByStatus
     summary: HistorySummary
     latest: LatestCheckpoints
@@ -200,9 +219,14 @@ class CheckpointsOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """A checkpoint in the charts: `offsets` read and `pending` per partition, partitions without any left out."""
+    """A checkpoint in the charts: `offsets` read and `pending` per partition, partitions without any left out.
+
+    `savepoints` pin it, and `compacted` are the operators whose compactions it adopted.
+    """
 
     id: int
+    timeline: str
+    parent: int | None
     trigger_timestamp: int
     end_to_end_duration: int
     work_duration: int
@@ -211,6 +235,31 @@ class ChartPoint:
     records: int
     dead_letters: int
     dead_letters_at_most: bool
+    savepoints: Sequence[str]
+    compacted: Sequence[str]
     offsets: Mapping[str, int]
     pending_records: int
     pending: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartMark:
+    """An event between the checkpoints of a chart: `kind` is `failed`, `restore` or `fork`.
+
+    `label` is the reason of a failure, or the timeline that began at `checkpoint`.
+    """
+
+    kind: str
+    at: int
+    checkpoint: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartSeries:
+    """The newest of the `of` completed checkpoints of a scope, oldest first, and the events since the first of them."""
+
+    scope: ScopeFacts
+    points: Sequence[ChartPoint]
+    marks: Sequence[ChartMark]
+    of: int

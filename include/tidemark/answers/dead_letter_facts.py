@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidemark.answers.row_sources import ShownText
+from tidemark.answers.row_sources import ShownDeadLetter, ShownText
 
 RequestState = Literal["waiting", "redriven", "unneeded", "withdrawn", "void"]
 
@@ -16,6 +16,7 @@ class DeadLetterTotals:
     Attributes:
         uid: the operator.
         reason: why it could not use the records.
+        read: records that the operator has read on the live timeline.
         letters: records that are dead letters still.
         redriven: rows of records that the operator got again; one that was refused again is a letter of a later
             checkpoint.
@@ -25,6 +26,7 @@ class DeadLetterTotals:
 
     uid: str
     reason: str
+    read: int
     letters: int
     redriven: int
     first: str
@@ -42,6 +44,8 @@ class RedriveStatus:
         state: `waiting` = the next checkpoint takes it up; `redriven` = `checkpoint` did; `unneeded` = a checkpoint
             found none of them to redrive; `withdrawn`; `void` = its timeline ended before.
         checkpoint: name of the checkpoint that redrove letters for it.
+        redriven: how many letters the operator got again for it; 0 until a checkpoint takes it up.
+        rejected: how many of those it rejected again; None if it has another uid by now.
         timeline: timeline of the request.
         owner: the person who asked.
         note: for people.
@@ -53,6 +57,8 @@ class RedriveStatus:
     letters: int
     state: RequestState
     checkpoint: str | None
+    redriven: int
+    rejected: int | None
     timeline: str
     owner: str
     note: str
@@ -119,3 +125,19 @@ class RedrivePreview:
     refused: Mapping[str, int]
     arrival: Sequence[str]
     request: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLetter(ShownDeadLetter):
+    """A dead letter of the live timeline; `checkpoint` is the name of the checkpoint that rejected it."""
+
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLetterPage:
+    """Dead letters of one operator that were not redriven, newest first; `matching` counts all of them."""
+
+    uid: str
+    matching: int
+    rows: Sequence[LiveLetter]

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.answers.run_outcomes import TaskFailure
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationStatus:
@@ -32,6 +34,52 @@ class PublicationStatus:
     version: str | None
     behind: int
     published_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationTask:
+    """The task of a DAG that publishes, in its newest run.
+
+    Attributes:
+        dag_id: the DAG.
+        is_paused: whether it is paused.
+        run_id: its newest run; null if it has none.
+        state: Airflow's state of the task in that run; null while it waits to be scheduled.
+        failure: its newest failed try in that run; null if there is none, or if you may not read the task's logs.
+    """
+
+    dag_id: str
+    is_paused: bool
+    run_id: str | None
+    state: str | None
+    failure: TaskFailure | None
+
+
+Verdict = Literal["UP_TO_DATE", "PUBLISHING", "BEHIND", "FAILING", "BLOCKED", "NOT_STARTED", "DROPPED"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationLag(PublicationStatus):
+    """A publication, and how far its target is behind the live timeline.
+
+    Attributes:
+        verdict: `BLOCKED` needs a person; `FAILING` = the newest try failed; `PUBLISHING` = a step is under way;
+            `NOT_STARTED` = declared, and nothing was published yet.
+        why: the reason, in one line.
+        newest: name of the newest checkpoint of the live timeline.
+        as_of: logical time of the checkpoint that the target has.
+        records: records that the missing checkpoints have read; null while the server still reads the history.
+        late_ms: time since the first of those was completed; 0 if none is missing, null as for `records`.
+        task: the task that publishes; null if Airflow knows none.
+    """
+
+    verdict: Verdict
+    why: str
+    newest: str | None
+    as_of: str | None
+    records: int | None
+    late_ms: int | None
+    task: PublicationTask | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.answers.checkpoint_facts import OffsetSpan
+from tidemark.answers.checkpoint_overview import ReadIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,80 @@ class RetentionPreview:
     log_bytes: int
     kept_by: Sequence[ReasonKept]
     damaged: Sequence[UnreadableManifest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinFacts:
+    """Why a checkpoint stays whatever the rule says; `until` is when the savepoint that pins it expires."""
+
+    why: str
+    until: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarLine:
+    """What retention does with one checkpoint.
+
+    Attributes:
+        id, checkpoint, timeline, logical_time: of the checkpoint.
+        released: the next sweep releases it, because neither a rule nor a pin keeps it.
+        rules: how the rule keeps it, in words.
+        pins: what else keeps it.
+        goes_after: the rule lets go of it after so many more checkpoints at the pace of the last ones, if nothing pins
+            it then; null if the rule does not keep it, or keeps it longer than the calendar looks ahead.
+    """
+
+    id: int
+    checkpoint: str
+    timeline: str
+    logical_time: str
+    released: bool
+    rules: Sequence[str]
+    pins: Sequence[PinFacts]
+    goes_after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionCalendar:
+    """The next sweep, checkpoint by checkpoint, from manifests and the rule; no file is looked at.
+
+    Attributes:
+        pipeline: the pipeline.
+        rule: the rule that is assumed; null keeps everything.
+        is_declared: the assumed rule is that of the pipeline's DAG, and no savepoint is assumed to be gone.
+        keeps: which checkpoints the rule keeps, in words.
+        lets_go: which checkpoints it does not keep, in words.
+        checkpoints: those that go, then those that stay, newest first; of `total`, the oldest may be left out.
+        released: names of all that the next sweep releases, by id.
+        disposed: savepoints that have expired, which the next sweep disposes of.
+        horizon: how many further checkpoints `goes_after` looks ahead.
+        freed_bytes: bytes of the files that only released checkpoints need; null if sizes were not asked for.
+        waiting_files: free files that the last sweep has left for their grace period, which ends at `waiting_until`.
+        last_sweep: when that was.
+        grace_ms: how long a file must have been free before it is deleted.
+        indexed: how many entries of timelines are read; until all are, `checkpoints` and `released` are empty.
+        dag_id, is_paused, next_run: the DAG that sweeps; null if Airflow knows none.
+    """
+
+    pipeline: str
+    rule: str | None
+    is_declared: bool
+    keeps: Sequence[str]
+    lets_go: Sequence[str]
+    checkpoints: Sequence[CalendarLine]
+    total: int
+    released: Sequence[str]
+    disposed: Sequence[str]
+    horizon: int
+    freed_bytes: int | None
+    waiting_files: int
+    waiting_until: str | None
+    last_sweep: str | None
+    grace_ms: int
+    indexed: ReadIds
+    dag_id: str | None = None
+    is_paused: bool | None = None
+    next_run: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

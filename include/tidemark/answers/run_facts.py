@@ -1,5 +1,6 @@
 """How far a run has come that makes several checkpoints."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -37,3 +38,51 @@ class RunFacts:
         percent = 100 * self.done // self.total if self.total else 100
         share = f"{self.done:,} of {self.total:,} offsets ({percent} %)"
         return f"{self.checkpoint}: {share}, {self.per_second:,.0f} per second{left}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBacklog:
+    """How far a partition was read.
+
+    Attributes:
+        partition: topic and partition.
+        position: the offset at which the next checkpoint begins.
+        lag: offsets that the log held beyond it when the newest checkpoint was planned.
+        run_start, run_end: offsets between which the run reads; null if no run of several checkpoints continues, or it
+            does not read the partition.
+    """
+
+    partition: str
+    position: int
+    lag: int
+    run_start: int | None
+    run_end: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogFacts:
+    """What the live timeline has not read yet, as of its newest checkpoint.
+
+    Attributes:
+        checkpoint: its name; null if there is none.
+        planned_at: when it was planned, so when the lag was measured.
+        lag: offsets that the log held beyond its ranges then, over all partitions.
+        run: the run that continues after it; null if it ended its run, or was its only checkpoint.
+        ends_at: when the run is expected to end, at its mean rate so far.
+        checkpoints: how many the run has made.
+        checkpoints_left: how many more it needs, if they read as many offsets as those so far.
+        bytes_left: bytes of keys and values that it has still to read, by the mean of those so far.
+        reduced_to: how many offsets a checkpoint may read, if earlier ones were too large; 0 = the whole bound.
+        partitions: every partition of its plan.
+    """
+
+    checkpoint: str | None
+    planned_at: str | None
+    lag: int
+    run: RunFacts | None
+    ends_at: str | None
+    checkpoints: int
+    checkpoints_left: int | None
+    bytes_left: int | None
+    reduced_to: int
+    partitions: Sequence[PartitionBacklog]

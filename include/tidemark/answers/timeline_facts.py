@@ -38,9 +38,13 @@ class PinnedCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineNode(TimelineFacts):
-    """A timeline in the tree, with the savepoints that pin its checkpoints."""
+    """A timeline in the tree, with the savepoints that pin its checkpoints.
+
+    `newest_released`: retention has released its newest checkpoint, so it can be neither restored nor compared.
+    """
 
     savepoints: Sequence[PinnedCheckpoint]
+    newest_released: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +84,47 @@ class DisposalPreview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPreview:
+    """A sink before a restore: the rows that it got since the checkpoint, and whether they can be taken back.
+
+    `rows_since` is null if Tidemark does not keep the rows, as for a topic.
+    """
+
+    name: str
+    rows_since: int | None
+    goes_back: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePreview:
-    """A restore as manifests alone describe it: the checkpoints that it leaves behind, and the offsets read again."""
+    """A restore as manifests alone describe it.
+
+    Attributes:
+        checkpoint: the checkpoint that the new live timeline begins at.
+        timeline, logical_time: of that checkpoint.
+        savepoint: the savepoint that was asked for.
+        drained: the pipeline was stopped with that savepoint for good.
+        closes: the timeline that is live now.
+        left: checkpoints that leave the live timeline, newest first; they stay restorable.
+        records, work_duration: sums over these checkpoints.
+        reread: offsets that are read again; `reread_duration` is their share of the work.
+        read_again: these offsets per partition.
+        sinks: the sinks of the live timeline.
+    """
 
     checkpoint: str
+    timeline: str
+    logical_time: str
     savepoint: str | None
     drained: bool
     closes: str
     left: Sequence[str]
+    records: int
+    work_duration: int
+    reread: int
+    reread_duration: int
     read_again: Mapping[str, OffsetSpan]
+    sinks: Sequence[SinkPreview]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +286,10 @@ class StopFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineFacts:
-    """Whether a pipeline is late; `age` and `deadline` repeat the milliseconds in words."""
+    """Whether a pipeline is late; `age` and `deadline` repeat the milliseconds in words.
+
+    `due_ms` is the start of the first scheduled run after the newest checkpoint, if no deadline is set.
+    """
 
     pipeline: str
     late: bool
@@ -259,6 +298,7 @@ class DeadlineFacts:
     failures_in_row: int
     age_ms: int | None
     deadline_ms: int | None
+    due_ms: int | None
     late_since_ms: int | None
     age: str | None
     deadline: str | None
@@ -272,3 +312,61 @@ class RunProducts:
     checkpoints: Sequence[int]
     timelines: Sequence[str]
     savepoints: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedColumn:
+    """A column and its type in DuckDB's SQL."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryableState:
+    """The state of one operator, as a transform sees it.
+
+    Attributes:
+        uid: the operator.
+        kind: `fold` or `process`.
+        rows, bytes: stored at the restore point; 0 if it has no such operator.
+        key_groups: number of key groups; that of the newest plan if the restore point has no such operator.
+        keys: the key columns.
+        reads: columns that a query reads from it; empty if the restore point has no such operator.
+        returns: columns that a query for it must return, as the newest plan declares them.
+        is_declared: whether the newest plan has the operator; otherwise a query can only read it.
+        refused: why its state cannot be written; null if it can.
+    """
+
+    uid: str
+    kind: str
+    rows: int
+    bytes: int
+    key_groups: int
+    keys: Sequence[str]
+    reads: Sequence[TypedColumn]
+    returns: Sequence[TypedColumn]
+    is_declared: bool
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryableStates:
+    """The states of a restore point, which a transform or a patch begins with.
+
+    Attributes:
+        checkpoint: the checkpoint.
+        timeline, logical_time: of that checkpoint.
+        savepoint: the savepoint that was asked for.
+        drained: the pipeline was stopped with that savepoint for good.
+        newest: the newest plan, whose declaration decides which columns a query must return.
+        states: the operators with state, of the restore point and of the newest plan.
+    """
+
+    checkpoint: str
+    timeline: str
+    logical_time: str
+    savepoint: str | None
+    drained: bool
+    newest: str
+    states: Sequence[QueryableState]

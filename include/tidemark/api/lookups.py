@@ -10,7 +10,7 @@ from tidemark.coordinator.plans.initial_offsets import to_ms
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError, ReleasedError
 from tidemark.operations import reads
-from tidemark.operations.patch import source_of
+from tidemark.operations.savepoint_states.patch import source_of
 
 
 class Named(Protocol):

@@ -110,11 +110,33 @@ class DueTime:
     some: tuple[str, ...]
 
 
-_DUE = pa.schema([("_at", pa.int64()), ("_count", pa.int64()), ("_some", pa.list_(pa.string())), ("_all", pa.int64())])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """All that waits for the frontier of an operator.
+
+    Attributes:
+        total: the number of windows, rows or timers.
+        overdue: how many of them are due at a given time or before.
+        last_ms: the last time at which one is due; None if nothing waits.
+        first: the first times.
+    """
+
+    total: int
+    overdue: int
+    last_ms: int | None
+    first: list[DueTime]
+
+
+_DUE = pa.schema(
+    [(name, pa.int64()) for name in ("_at", "_count")]
+    + [("_some", pa.list_(pa.string()))]
+    + [(name, pa.int64()) for name in ("_all", "_overdue", "_last")]
+)
 _SOME = 3
+_NEVER = -(2**62)
 
 
-def due_times(warehouse: Root, checkpoint: Checkpoint, uid: str, first: int) -> tuple[int, list[DueTime]]:
+def due_times(warehouse: Root, checkpoint: Checkpoint, uid: str, first: int, overdue_ms: int | None = None) -> Waiting:
     """Returns what waits for the frontier of an operator: the number of all of it, and the first times.
 
     Args:
@@ -122,32 +144,42 @@ def due_times(warehouse: Root, checkpoint: Checkpoint, uid: str, first: int) -> 
         checkpoint: the checkpoint.
         uid: an operator with windows or timers.
         first: the most times to return.
+        overdue_ms: counts those that are due at this time or before; None = none of them.
 
     Raises:
         StoreError: a version or a file of the handle is missing.
         StateOverflowError: a key's merged state does not fit; the message names the key.
     """
-    schema, total = checkpoint.plan.schemas[uid], 0
+    schema, total, overdue, last = checkpoint.plan.schemas[uid], 0, 0, list[int]()
     counts, some = Counter[int](), dict[int, list[str]]()
-    query = _due_sql(schema, first)
+    query = _due_sql(schema, first, _NEVER if overdue_ms is None else overdue_ms)
     for batch in query_state(warehouse, schema, checkpoint.handles[uid], checkpoint.now, query, _DUE):
-        for n, (at, count, keys, _) in enumerate(zip(*(column.to_pylist() for column in batch.columns), strict=True)):
-            total += batch["_all"][0].as_py() if n == 0 else 0
+        columns = [column.to_pylist() for column in batch.columns]
+        if batch.num_rows:
+            total, overdue, last = total + columns[3][0], overdue + columns[4][0], [*last, columns[5][0]]
+        for at, count, keys in zip(*columns[:3], strict=True):
             counts[at] += count
             some[at] = sorted([*some.get(at, ()), *keys])[:_SOME]
     found = sorted(counts.items())[:first]
-    return total, [DueTime(at_ms=at, count=count, some=tuple(some[at])) for at, count in found]
+    return Waiting(
+        total=total,
+        overdue=overdue,
+        last_ms=max(last, default=None),
+        first=[DueTime(at_ms=at, count=count, some=tuple(some[at])) for at, count in found],
+    )
 
 
-def _due_sql(schema: OperatorSchema, first: int) -> str:
-    """Returns the query of the first times of a range of key groups; each row has the number of all in it."""
+def _due_sql(schema: OperatorSchema, first: int, overdue_ms: int) -> str:
+    """Returns the query of the first times of a range of key groups; each row has the counts of all in it."""
     key = f"concat_ws(', ', {', '.join(f'CAST({quote(k.name)} AS VARCHAR)' for k in schema.own_keys)})"
     if schema.timers is None:
         waiting = f"SELECT epoch_ms({quote(END)}) AS _at, {key} AS _key FROM {RESOLVED}"
     else:
         entries = f"SELECT {key} AS _of, unnest(map_entries({quote(schema.timers.name)})) AS _timer FROM {RESOLVED}"
         waiting = f"SELECT epoch_ms(_timer.value) AS _at, _timer.key || ' of ' || _of AS _key FROM ({entries}) AS _all"
+    late = f"count(*) FILTER (WHERE _at <= {overdue_ms})"
     return (
-        f"SELECT _at, count(*) AS _count, min(_key, {_SOME}) AS _some, CAST(sum(count(*)) OVER () AS BIGINT) AS _all "
+        f"SELECT _at, count(*) AS _count, min(_key, {_SOME}) AS _some, CAST(sum(count(*)) OVER () AS BIGINT) AS _all, "
+        f"CAST(sum({late}) OVER () AS BIGINT) AS _overdue, max(_at) OVER () AS _last "
         f"FROM ({waiting}) AS _waiting GROUP BY _at ORDER BY _at LIMIT {first}"
     )

@@ -1,6 +1,7 @@
 """Reads dead letters as of a manifest, without a JVM; it excludes rows that no manifest names."""
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +19,18 @@ _WHY = [*_POSITION, "uid", "reason"]
 _WHOLE = [*_WHY, "timestamp", "key", "value", "path"]
 
 
-def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0) -> dict[str, Any]:
+def dead_letters(
+    warehouse: Root, handle: StateHandle, checkpoint: int, limit: int, offset: int = 0, reason: str | None = None
+) -> dict[str, Any]:
     """Returns the records that one checkpoint could not apply, ordered by position.
+
+    Args:
+        warehouse: its root.
+        handle: the dead-letter table of an operator.
+        checkpoint: its id.
+        limit: the most rows to return.
+        offset: the number of rows to pass over.
+        reason: only records that were rejected for it.
 
     Returns:
         `rows`, at most `limit` from `offset` on, with the raw key and value, and the total number.
@@ -27,7 +38,10 @@ def dead_letters(warehouse: Root, handle: StateHandle, checkpoint: int, limit: i
     Raises:
         StoreError: a version or a file of the handle is missing.
     """
-    places = [_placed(part, n) for n, part in enumerate(_parts(warehouse, handle, checkpoint, _POSITION))]
+    columns = _POSITION if reason is None else [*_POSITION, "reason"]
+    places = [_placed(part, n) for n, part in enumerate(_parts(warehouse, handle, checkpoint, columns))]
+    if reason is not None:
+        places = [part.filter(pc.equal(part["reason"], reason)) for part in places]
     if not places:
         return {"rows": [], "count": 0}
     # Rows of one position are in the order of their paths, as they were written.
@@ -45,6 +59,32 @@ def _placed(part: pa.Table, n: int) -> pa.Table:
     """Adds the number of a file, and that of each row in it."""
     numbered = part.append_column("_file", pa.repeat(pa.scalar(n, pa.int32()), part.num_rows))
     return numbered.append_column("_row", pa.array(range(part.num_rows), pa.int64()))
+
+
+def count_letters(
+    warehouse: Root, handles: Mapping[str, StateHandle], checkpoint: int
+) -> tuple[dict[str, Counter[str]], int]:
+    """Counts the records that operators could not apply in one checkpoint.
+
+    Args:
+        warehouse: its root.
+        handles: the dead-letter tables by operator.
+        checkpoint: its id.
+
+    Returns:
+        Per operator the number of letters by reason, and the number of records, each of which counts once.
+
+    Raises:
+        StoreError: a version or a file of a handle is missing.
+    """
+    reasons, places = {uid: Counter[str]() for uid in handles}, list[pa.Table]()
+    for uid, handle in handles.items():
+        for part in _parts(warehouse, handle, checkpoint, [*_POSITION, "reason"]):
+            for found in part["reason"].value_counts().to_pylist():
+                reasons[uid][found["values"]] += found["counts"]
+            places.append(part.select(_POSITION))
+    records = pa.concat_tables(places).group_by(_POSITION).aggregate([]).num_rows if places else 0
+    return reasons, records
 
 
 def reasons_at(

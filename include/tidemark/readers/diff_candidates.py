@@ -93,6 +93,12 @@ class Search:
         rows = self._stored.rows(shown, hits)
         return self._resolved(self._before, rows), self._resolved(self._after, rows)
 
+    def sort_as_stored(self, changes: pa.Table) -> pa.Table:
+        """Returns some of the keys that `changes` has returned, in the order in which files hold them."""
+        assert self._pool is not None  # noqa: S101  (asked for beforehand)
+        placed = "FROM changes JOIN pool USING ({keys}) ORDER BY _key_group, {keys}"
+        return self._stored.ask(f"SELECT {{keys}}, _change {placed}", changes=changes, pool=self._pool)
+
     def values_after(self, wanted: pa.Table) -> pa.Table:
         """Returns resolved rows of some of the keys that `changes` has returned, on the later side."""
         assert self._pool is not None  # noqa: S101  (asked for beforehand)

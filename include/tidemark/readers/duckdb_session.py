@@ -65,9 +65,13 @@ class QueryRunner(Protocol):
 
 
 @contextmanager
-def open_query_runner() -> Iterator[QueryRunner]:
-    """Opens a connection for many small queries, because opening one takes longer than most of them."""
-    with open_connection() as connection:
+def open_query_runner(config: Mapping[str, str] | None = None) -> Iterator[QueryRunner]:
+    """Opens a connection for many small queries, because opening one takes longer than most of them.
+
+    Args:
+        config: as in `open_connection`.
+    """
+    with open_connection(config=config) as connection:
 
         def ask(sql: str, **tables: Any) -> pa.Table:
             for name, table in tables.items():

@@ -84,8 +84,8 @@ def change_of(compared: Comparison, examples: int = 3) -> StateChange:
     counts = Counter(rows.column("change").to_pylist())
     with open_query_runner() as ask:
         updated = ask("FROM rows WHERE change = 'updated'", rows=rows)
-        fields = tuple(f for name in both if (f := _field(ask, updated, name, name in inexact)).keys)
-        differs = " OR ".join(_differs(updated, name, name in inexact) for name in both) or "false"
+        fields = tuple(f for name in both if (f := measure_field(ask, updated, name, name in inexact)).keys)
+        differs = " OR ".join(difference_condition(updated, name, name in inexact) for name in both) or "false"
         changed = ask(f"FROM updated WHERE {differs} ORDER BY key", updated=updated)
         shown = changed.slice(0, examples).to_pylist(maps_as_pydicts="strict")
     return StateChange(
@@ -110,7 +110,14 @@ def _type(updated: pa.Table, name: str) -> pa.DataType:
     return side.field(name).type if pa.types.is_struct(side) else pa.null()
 
 
-def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
+def difference_condition(updated: pa.Table, name: str, inexact: bool) -> str:
+    """Returns the condition under which a field of both sides differs.
+
+    Args:
+        updated: rows with the structs `before` and `after`.
+        name: the field.
+        inexact: whether it is a sum or mean, whose last bits may differ if it is a floating-point number.
+    """
     before, after = f"before.{quote(name)}", f"after.{quote(name)}"
     if not (inexact and pa.types.is_floating(_type(updated, name))):
         return f"({before} IS DISTINCT FROM {after})"
@@ -120,8 +127,9 @@ def _differs(updated: pa.Table, name: str, inexact: bool) -> str:
     return f"({before} IS DISTINCT FROM {after} AND coalesce({odd} OR {far}, true))"
 
 
-def _field(ask: QueryRunner, updated: pa.Table, name: str, inexact: bool) -> FieldChange:
-    number, where = _number(_type(updated, name)), _differs(updated, name, inexact)
+def measure_field(ask: QueryRunner, updated: pa.Table, name: str, inexact: bool) -> FieldChange:
+    """Returns in how many rows a field differs, and by how much; for the arguments see `difference_condition`."""
+    number, where = _number(_type(updated, name)), difference_condition(updated, name, inexact)
     if number is None:
         (found,) = ask(f"SELECT count(*) AS n FROM u WHERE {where}", u=updated).to_pylist()
         return FieldChange(name=name, keys=found["n"])

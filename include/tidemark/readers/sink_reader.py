@@ -41,6 +41,15 @@ def rows_since(warehouse: Root, table: SinkTable, checkpoint: int) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *later])
 
 
+def count_since(warehouse: Root, table: SinkTable, checkpoint: int) -> int:
+    """Returns an upper bound of the rows of later checkpoints, which the list of files is enough for.
+
+    Raises:
+        StoreError: a version or a file of the handle is missing.
+    """
+    return sum(f.file.rows for _, f in files_of(warehouse, table.handle) if f.checkpoint > checkpoint)
+
+
 def outbox_rows(warehouse: Root, table: SinkTable, checkpoint: int) -> Iterator[dict[str, Any]]:
     """Returns the rows that one checkpoint left in a sink, ordered by position.
 

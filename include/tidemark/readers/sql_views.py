@@ -72,7 +72,7 @@ def run_statement(statement: str, catalogue: Catalogue) -> pa.Table:
     files: list[str] = []
     try:
         with open_connection() as connection:
-            _refuse_others(connection.extract_statements(statement))
+            refuse_other_statements(connection.extract_statements(statement))
         found = _named(statement, catalogue)
         files += [path for view in found.states.values() for path in view.rows.files]
         with open_connection(files) as connection:
@@ -83,7 +83,12 @@ def run_statement(statement: str, catalogue: Catalogue) -> pa.Table:
         raise _translate(error, catalogue, files) from error
 
 
-def _refuse_others(statements: Sequence[duckdb.Statement]) -> None:
+def refuse_other_statements(statements: Sequence[duckdb.Statement]) -> None:
+    """Refuses everything but one statement that reads.
+
+    Raises:
+        UsageError: it is another statement, or none, or several.
+    """
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(s.type.name for s in statements) or "nothing"
         raise UsageError(
@@ -101,7 +106,7 @@ class _Named:
 
 
 def _named(statement: str, catalogue: Catalogue) -> _Named:
-    words = _words(statement)
+    words = words_of(statement)
     named = {word.lower() for word in words}
     states, functions = {}, []
     for uid in catalogue.uids:
@@ -140,7 +145,7 @@ def _ids(words: Sequence[str], uid: str) -> list[int]:
     return sorted(found)
 
 
-def _words(statement: str) -> list[str]:
+def words_of(statement: str) -> list[str]:
     """Yields unquoted identifiers, keywords, numbers and operators, in order, without strings and comments."""
     raw = statement.encode()
     tokens = duckdb.tokenize(statement)

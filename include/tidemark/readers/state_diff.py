@@ -154,6 +154,11 @@ class Comparison:
         before = self.before.plan.schemas[self.uid]
         return replace(before, patched=self.schema.patched) != self.schema or bool(self.schema.older)
 
+    @property
+    def resolves_both(self) -> bool:
+        """Whether both states are resolved in full: values expire, or the declaration has changed."""
+        return self.has_evolved or expires(self.schema)
+
     def diff(self, detail: Detail, limit: int | None = None) -> Diff:
         """Compares the two checkpoints.
 
@@ -166,7 +171,7 @@ class Comparison:
             StateOverflowError: a key's merged state does not fit; the message names the key.
         """
         with open_query_runner() as ask:
-            if self.has_evolved or expires(self.schema):
+            if self.resolves_both:
                 return _in_full(self, ask, detail, limit)
             return _by_candidates(self, ask, detail, limit)
 

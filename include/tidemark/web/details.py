@@ -1,12 +1,12 @@
 """One checkpoint: the acknowledgement of every operator, its ranges, its gate; and the pipeline's configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 from tidemark.answers.checkpoint_details import (
     CheckpointConfig,
     CheckpointDetails,
-    DataInterval,
     DueTimeFacts,
     DueTimes,
     ExpectationResult,
@@ -15,15 +15,20 @@ from tidemark.answers.checkpoint_details import (
     OpenProgress,
     OperatorConfig,
     OperatorDetails,
+    OperatorRejections,
     OutputConfig,
     PartitionRange,
+    RejectionReason,
+    Rejections,
     SegmentFacts,
     SinkSegments,
     StateLayers,
+    Successor,
 )
 from tidemark.answers.checkpoint_facts import iso, iso_or_none, source_watermarks
 from tidemark.answers.checkpoint_overview import CheckpointLine
 from tidemark.context import Context
+from tidemark.coordinator.records.objects import Objects
 from tidemark.errors import NotFoundError, UsageError
 from tidemark.glance import glance_at
 from tidemark.model.checkpoint import object_keys as keys
@@ -31,9 +36,13 @@ from tidemark.model.checkpoint.manifest import Ack, Checkpoint
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.sinks import SinkTable
+from tidemark.model.core.names import operator_of
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import compaction, reads, savepoints
+from tidemark.ports.caching import Prefetches
 from tidemark.web import history_cache
+from tidemark.web.event_time import furthest_clocks, is_clocked, kind_of_wait, span_in_words
+from tidemark.web.history import CheckpointStatus
 from tidemark.web.history_lines import line_of
 
 
@@ -45,6 +54,7 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
         CorruptObjectError: its plan or its manifest is damaged.
     """
     context = glance_at(context)
+    neighbours = history_cache.get_neighbours(context, name, checkpoint)
     entry = history_cache.get_entry(context, name, checkpoint)
     if entry is None:
         raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")
@@ -56,11 +66,29 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
     progress = None if found is not None or entry.is_final else _progress(context, plan)
     if progress is not None:
         line = replace(line, num_acknowledged_subtasks=len(progress.acknowledged))
-    return _details(context, line, plan, found, progress)
+    answer = _details(context, line, plan, found, progress)
+    return replace(
+        answer,
+        expectations=_expectations(coordinator.objects, plan, found),
+        released=[n for n in _before(plan) if history_cache.is_discarded(context, name, n)],
+        previous=neighbours[0],
+        next=neighbours[1],
+        successor=_successor(context, plan, neighbours[1]) if line.status == CheckpointStatus.FAILED.value else None,
+    )
 
 
-def list_due_times(context: Context, name: str, checkpoint: int, uid: str, limit: int = 20) -> DueTimes:
+def list_due_times(
+    context: Context, name: str, checkpoint: int, uid: str, limit: int = 20, *, with_keys: bool = True
+) -> DueTimes:
     """What waits for the frontier of an operator at a completed checkpoint: it reads the operator's whole state.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        checkpoint: its id.
+        uid: the operator.
+        limit: the most times to return.
+        with_keys: whether to name some of the keys.
 
     Raises:
         NotFoundError: no such pipeline, checkpoint or operator.
@@ -73,19 +101,52 @@ def list_due_times(context: Context, name: str, checkpoint: int, uid: str, limit
     schema = reads.schema_of(found, uid)
     if not is_clocked(schema):
         raise UsageError(f"{uid} has neither windows nor timers", next=f"its state: tidemark state show {name} {uid}.")
-    total, first = due_times(context.warehouse.root, found, uid, limit)
+    overdue_ms = furthest_clocks(found).get(uid)
+    waiting = due_times(context.warehouse.root, found, uid, limit, overdue_ms)
     return DueTimes(
         uid=uid,
-        what="timers" if schema.window is None else "windows" if schema.interval_join is None else "rows",
+        what=kind_of_wait(schema),
         frontier=iso_or_none(found.now.frontiers.get(uid)),
-        total=total,
-        first=[DueTimeFacts(at=iso(due.at_ms), count=due.count, some=due.some) for due in first],
+        total=waiting.total,
+        overdue=waiting.overdue,
+        last=iso_or_none(waiting.last_ms),
+        first=[
+            DueTimeFacts(
+                at=iso(due.at_ms),
+                count=due.count,
+                overdue=overdue_ms is not None and due.at_ms <= overdue_ms,
+                some=due.some if with_keys else [],
+            )
+            for due in waiting.first
+        ],
     )
 
 
-def is_clocked(schema: OperatorSchema) -> bool:
-    """Whether an operator has a frontier: it has windows or timers."""
-    return schema.window is not None or schema.timers is not None
+def count_rejections(context: Context, name: str, checkpoint: int) -> Rejections:
+    """Dead letters of a completed checkpoint by operator and reason; it reads the operators' dead-letter tables.
+
+    Raises:
+        NotFoundError: no such pipeline or checkpoint, or retention has released it.
+        StoreError: a file of a table is gone.
+    """
+    from tidemark.readers.dead_letter_reader import count_letters
+
+    found = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
+    acks = [ack for ack in found.sealed.acks if ack.dead_lettered]
+    reasons, records = count_letters(context.warehouse.root, {ack.uid: ack.dead_letters for ack in acks}, checkpoint)
+    return Rejections(
+        checkpoint=found.plan.name,
+        records=records,
+        operators=[
+            OperatorRejections(
+                uid=ack.uid,
+                read=ack.read,
+                letters=sum(reasons[ack.uid].values()),
+                reasons=[RejectionReason(reason=reason, letters=n) for reason, n in reasons[ack.uid].most_common()],
+            )
+            for ack in acks
+        ],
+    )
 
 
 def _details(
@@ -95,30 +156,60 @@ def _details(
     found: Checkpoint | None,
     progress: OpenProgress | None,
 ) -> CheckpointDetails:
-    before, after = history_cache.get_neighbours(context, plan.pipeline, line.id)
-    interval = plan.interval
     known = {f.name: getattr(line, f.name) for f in fields(line)} | {"logical_time": iso(plan.logical_time_ms)}
     return CheckpointDetails(
         **known,
         slot=str(plan.slot),
         ranges=_ranges(plan, found),
-        interval=None if interval is None else DataInterval(start=iso(interval.start_ms), end=iso(interval.end_ms)),
         isolation=plan.isolation,
         fingerprint=plan.fingerprint,
         adopted=dict(plan.adopted),
         losses=[f"{gap.partition} {gap.lost}: {gap.why}" for gap in plan.losses],
         left_behind={uid: handle.rows for uid, handle in plan.left_behind.items()},
-        previous=before,
-        next=after,
+        previous=None,
+        next=None,
         progress=progress,
         drains=plan.drains,
+        successor=None,
         watermark=None if found is None else iso_or_none(found.sealed.facts.watermark_ms),
         source_watermarks={} if found is None else source_watermarks(found),
         covered_until=None if found is None else iso_or_none(found.covered_until_ms),
-        expectations=[] if found is None else _expectations(found),
+        expectations=[],
+        released=[],
         timings={} if found is None else dict(found.sealed.timings_ms),
-        tasks=[] if found is None else [_operator(context, found, ack) for ack in found.sealed.acks],
+        tasks=[] if found is None else _operators(context, found),
     )
+
+
+def _operators(context: Context, found: Checkpoint) -> list[OperatorDetails]:
+    """All operators; the logs of their tables are read at the same time from a bucket."""
+    acks = found.sealed.acks
+    if context.warehouse.bucket is None:
+        return [_operator(found, ack, compaction.describe_layers(context, found, ack.uid)) for ack in acks]
+    store = context.store(found.plan.pipeline)
+    if isinstance(store, Prefetches):
+        store.prefetch(found.plan.adopted.values())  # what follows must not read from the store in several threads
+    with ThreadPoolExecutor(max(1, len(acks))) as pool:
+        layers = pool.map(lambda ack: compaction.describe_layers(context, found, ack.uid), acks)
+        return [_operator(found, ack, layer) for ack, layer in zip(acks, layers, strict=True)]
+
+
+def _successor(context: Context, failed: CheckpointPlan, after: int | None) -> Successor | None:
+    """The completed checkpoint in the place of a failed one, else the newest plan for it; `after` is the next id."""
+    place = (failed.slot.timeline, failed.slot.sequence)
+    known = {entry.id: entry for entry in history_cache.list_entries(context, failed.pipeline)}
+    if after is not None:
+        known |= history_cache.open_history(context, failed.pipeline).entries_of([after])
+    later = [
+        entry
+        for entry in sorted(known.values(), key=lambda e: -e.id)
+        if entry.id > failed.id and (entry.slot.timeline, entry.slot.sequence) == place
+    ]
+    if not later:
+        return None
+    done = next((entry for entry in later if entry.status is CheckpointStatus.COMPLETED), later[0])
+    spans = {str(tp): bounds.end - bounds.start for tp, bounds in failed.ranges.items() if bounds.end > bounds.start}
+    return Successor(id=done.id, name=done.name, status=done.status.value, same_offsets=dict(done.spans) == spans)
 
 
 def _progress(context: Context, plan: CheckpointPlan) -> OpenProgress:
@@ -144,6 +235,7 @@ def get_config(context: Context, name: str) -> CheckpointConfig:
     Raises:
         NotFoundError: no such pipeline, or it has planned no checkpoint yet.
     """
+    context = glance_at(context)
     newest = next(iter(history_cache.list_entries(context, name)), None)
     if newest is None:
         raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
@@ -179,7 +271,8 @@ def _operator_config(plan: CheckpointPlan, schema: OperatorSchema) -> OperatorCo
         kind=schema.kind,
         keys=[key.name for key in schema.keys],
         fields=[
-            FieldConfig(name=f.name, kind=f.kind, ttl=None if f.ttl is None else str(f.ttl.ttl)) for f in schema.fields
+            FieldConfig(name=f.name, kind=f.kind, ttl=None if f.ttl is None else span_in_words(f.ttl.ttl))
+            for f in schema.fields
         ],
         clock=schema.clock,
         key_groups=schema.key_groups,
@@ -213,18 +306,28 @@ def _ranges(plan: CheckpointPlan, found: Checkpoint | None) -> list[PartitionRan
     ]
 
 
-def _expectations(found: Checkpoint) -> list[ExpectationResult]:
+def _before(plan: CheckpointPlan) -> list[int]:
+    """The checkpoints that one is compared with: its parent, and those that it repeats."""
+    return [*(() if plan.parent is None else (plan.parent,)), *plan.replays]
+
+
+def _expectations(objects: Objects, plan: CheckpointPlan, found: Checkpoint | None) -> list[ExpectationResult]:
+    """The verdict of the gate, also of a checkpoint that it refused."""
+    if found is None:
+        abort = objects.abort(plan.slot)
+        verdict = None if abort is None else abort.failure.verdict
+    else:
+        verdict = found.sealed.verdict
     return [
         ExpectationResult(frame=e.frame, type=e.type, success=e.success, severity=e.severity, detail=e.detail)
-        for e in found.sealed.verdict.expectations
+        for e in (verdict.expectations if verdict is not None else ())
     ]
 
 
-def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
+def _operator(found: Checkpoint, ack: Ack, layers: StateLayers) -> OperatorDetails:
     sinks = {output: found.sinks[output] for output in found.plan.sinks_of(ack.uid)}
     sink = sinks.pop(ack.uid, None)
-    timings = dict(_timings(found.sealed.timings_ms, ack.uid))
-    layers: StateLayers = compaction.describe_layers(context, found, ack.uid)
+    timings = _timings(found, ack.uid)
     return OperatorDetails(
         uid=ack.uid,
         kind=found.plan.schemas[ack.uid].kind,
@@ -257,12 +360,14 @@ def _operator(context: Context, found: Checkpoint, ack: Ack) -> OperatorDetails:
     )
 
 
-def _timings(timings_ms: Mapping[str, int], uid: str) -> Iterator[tuple[str, int]]:
-    """Steps that name an operator after a dot, as in `fold.aircraft`."""
-    for step, ms in timings_ms.items():
-        name, dot, of = step.partition(".")
-        if dot and of == uid:
-            yield name, ms
+def _timings(found: Checkpoint, uid: str) -> dict[str, int]:
+    """The steps of an operator, as in `fold.aircraft`; one of several outputs, as in `sent.watch.late`, is the sum."""
+    spent = Counter[str]()
+    for step, ms in found.sealed.timings_ms.items():
+        name, _, of = step.partition(".")
+        if of and operator_of(of, found.plan.schemas) == uid:
+            spent[name] += ms
+    return dict(spent)
 
 
 def _segments(handle: StateHandle) -> list[SegmentFacts]:

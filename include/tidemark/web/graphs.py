@@ -16,6 +16,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
 from tidemark.model.checkpoint.store_objects import Genesis
 from tidemark.model.core.names import operator_of
+from tidemark.model.core.offsets import OffsetRange
 from tidemark.model.schema.operator_schema import KeyColumn
 from tidemark.operations import savepoints
 from tidemark.web import history_cache
@@ -54,11 +55,15 @@ def build_graph(context: Context, name: str, checkpoint: int) -> LineageGraph:
         NotFoundError: no such pipeline, or the id was never planned.
     """
     context = glance_at(context)
-    entries = {e.id: e for e in history_cache.list_entries(context, name)}
-    entry = history_cache.get_entry(context, name, checkpoint)
+    history = history_cache.open_history(context, name)
+    beside = history.beside(checkpoint)
+    entry = history.entry(checkpoint)
     timelines = context.coordinator(name).timelines
     found = timelines.find(checkpoint)
     plan = timelines.plan(checkpoint) if found is None else found.plan
+    # The child of an old checkpoint, too: most often the id after it.
+    near = [n for n in (plan.parent, *beside) if n is not None]
+    entries = {e.id: e for e in history_cache.list_known(context, name)} | history.entries_of(near)
     graph = _Graph()
     _inputs(graph, plan)
     _relatives(graph, plan, entries, timelines.entry(plan.slot.timeline, 1))
@@ -92,9 +97,9 @@ def _inputs(graph: _Graph, plan: CheckpointPlan) -> None:
             whole: dict[str, Plain] = {
                 "offsets": span,
                 "topic id": topic_id,
-                **{str(tp): str(r) for tp, r in ranges.items()},
+                **{str(tp): _range(r) for tp, r in ranges.items()},
             }
-            second = f"{len(ranges)} partitions, {span} offsets"
+            second = f"{len(ranges):,} partitions, {span:,} offsets"
             graph.node(asset, "topic", INPUTS, topic, second=second, facts=whole, asset=asset)
             continue
         for tp, bounds in ranges.items():
@@ -105,7 +110,7 @@ def _inputs(graph: _Graph, plan: CheckpointPlan) -> None:
                 "left in the log": plan.pending.get(tp, 0),
                 "topic id": topic_id,
             }
-            graph.node(f"partition {tp}", "partition", INPUTS, str(tp), second=str(bounds), facts=facts, asset=asset)
+            graph.node(f"partition {tp}", "partition", INPUTS, str(tp), second=_range(bounds), facts=facts, asset=asset)
 
 
 def _relatives(graph: _Graph, plan: CheckpointPlan, entries: Mapping[int, HistoryEntry], first: object) -> None:
@@ -153,7 +158,7 @@ def _operators(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None) ->
             }
         second: str = schema.kind
         if ack is not None:
-            made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted_to_all} emitted"
+            made = _many(ack.keys, "key") if schema.keeps_state else f"{ack.emitted_to_all:,} emitted"
             second = f"{_many(ack.applied, 'record')}, {made}"
         graph.node(name, "operator", OPERATORS, uid, second=second, facts=facts, task="fold")
         for source in (*_read_by(graph, plan, uid), *(f"operator {join.uid}" for join in schema.joins)):
@@ -239,7 +244,7 @@ def _change(before: StateHandle, after: StateHandle) -> str:
 
 
 def _table_facts(before: StateHandle, after: StateHandle) -> dict[str, Plain]:
-    held = {f"{s.path} version {s.version}": f"({s.after}, {s.through}], {s.rows} rows" for s in after}
+    held = {f"{s.path} version {s.version}": f"({s.after}, {s.through}], {s.rows:,} rows" for s in after}
     return {
         "before": versions(before) or "none",
         "after": versions(after) or "none",
@@ -269,7 +274,9 @@ def _ending(graph: _Graph, plan: CheckpointPlan, found: Checkpoint | None, entry
         facts |= dict(zip(("reason", "message", "next"), entry.failure, strict=True))
     second = status.value.lower().replace("_", " ")
     asset = f"{plan.pipeline}/checkpoint"
-    more = {"task": "complete", "asset": asset, "status": status.value}
+    more = {"asset": asset, "status": status.value}
+    if status is CheckpointStatus.COMPLETED:  # of any other one, task complete is not where it ended
+        more["task"] = "complete"
     graph.node("manifest", "manifest", MANIFEST, plan.name, second=second, facts=facts, **more)
     for end in ends:
         graph.edge(end, "manifest")
@@ -289,5 +296,9 @@ def versions(handle: StateHandle) -> str:
     return " + ".join(f"{s.path.rpartition('/')[2]} {s.version}" for s in handle)
 
 
+def _range(offsets: OffsetRange) -> str:
+    return f"[{offsets.start:,}, {offsets.end:,})"
+
+
 def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

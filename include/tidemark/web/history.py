@@ -5,7 +5,7 @@ they are never read again. No verb depends on it: verbs read `Timelines` and `Ob
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -17,6 +17,7 @@ from tidemark.model.checkpoint.manifest import rejected_records
 from tidemark.model.checkpoint.plan import Slot
 from tidemark.model.core import canonical
 from tidemark.ports import CheckpointStore
+from tidemark.ports.caching import Prefetches
 
 
 class CheckpointStatus(Enum):
@@ -34,6 +35,7 @@ class HistoryEntry:
 
     Attributes:
         id, slot, parent, origin, fingerprint, trigger_ms: from its plan; the trigger is the time of planning.
+        interval_ms: start and end of its data interval; None if its run had none.
         status: see `CheckpointStatus`.
         uids: its operators.
         work_ms: the sum over the steps of the sealed attempt.
@@ -49,6 +51,7 @@ class HistoryEntry:
         gate: the number of expectations that held, and of all; None if the gate has not run.
         attempt: the sealed one; if the checkpoint failed, the number of attempts.
         replays: ids that it repeats on a fork.
+        compacted: uids of the operators whose compactions it adopted.
         failure: reason, message and next step.
         failed_ms: when it failed.
     """
@@ -61,6 +64,7 @@ class HistoryEntry:
     fingerprint: str = ""
     trigger_ms: int = 0
     logical_time_ms: int | None = None
+    interval_ms: tuple[int, int] | None = None
     uids: tuple[str, ...] = ()
     work_ms: int = 0
     ack_ms: int | None = None
@@ -78,6 +82,7 @@ class HistoryEntry:
     gate: tuple[int, int] | None = None
     attempt: int = 0
     replays: tuple[int, ...] = ()
+    compacted: tuple[str, ...] = ()
     failure: tuple[str, str, str] = ("", "", "")
     failed_ms: int | None = None
 
@@ -112,6 +117,8 @@ class History:
 
     Attributes:
         store: rooted at the pipeline's folder; each answer may set its own view of the same one.
+        total: how many ids there are; while old ones are not listed yet, at most.
+        unread: how many of them are not read yet: the oldest ones.
     """
 
     def __init__(self, store: CheckpointStore) -> None:
@@ -119,15 +126,10 @@ class History:
         self._final: dict[int, HistoryEntry] = {}
         self._void: set[int] = set()
         self._tombs: dict[str, tuple[int, bool]] = {}
-        self._unread: list[int] = []
+        self.unread = 0
         self.entries: tuple[HistoryEntry, ...] = ()
         self.discarded: frozenset[int] = frozenset()
         self.total = 0
-
-    @property
-    def unread(self) -> int:
-        """How many listed ids are not read yet: the oldest ones."""
-        return len(self._unread)
 
     def refresh(self, most: int) -> None:
         """Reads at most `most` new ids, newest first; the next call continues.
@@ -135,17 +137,44 @@ class History:
         Raises:
             StoreError: the store could not be listed or read; entries read before are kept.
         """
-        listed = {keys.number_of(key): key for key in self.store.list("ids/")}
-        self.total = len(listed)
-        for gone in self._final.keys() - listed.keys():
+        listed, below = self._list(most)
+        if not self._final:
+            self._prefetch([*map(keys.id_key, sorted(listed)[-most:]), *self._newest_slots(most)])
+        self.total = len(listed) + below
+        for gone in self._final.keys() - listed:
             del self._final[gone]
-        waiting = sorted(listed.keys() - self._final.keys() - self._void, reverse=True)
+        waiting = sorted(listed - self._final.keys() - self._void, reverse=True)
         changing: list[HistoryEntry] = []
-        for number in waiting[:most]:
-            self._take(number, listed[number], changing)
-        self._unread = waiting[most:]
+        for found in self._read(waiting[:most]):
+            if found.is_final:
+                self._final[found.id] = found
+            else:
+                changing.append(found)
+        self.unread = len(waiting[most:]) + below
         self.entries = tuple(sorted([*self._final.values(), *changing], key=lambda e: -e.id))
         self._bury(most)
+
+    def _list(self, most: int) -> tuple[set[int], int]:
+        """The newest ids, with `most` unread ones if there are so many; and how many older ones there are at most."""
+        if isinstance(self.store, Prefetches):
+            found, is_all = self.store.newest("ids/")
+            numbers = set(map(keys.number_of, found))
+            if is_all or len(numbers - self._final.keys() - self._void) >= most:
+                return numbers, 0 if is_all else min(numbers) - 1
+        return set(map(keys.number_of, self.store.list("ids/"))), 0
+
+    def _newest_slots(self, most: int) -> Sequence[str]:
+        """Keys that are likely to be the manifests of the newest ids."""
+        if not isinstance(self.store, Prefetches):
+            return ()
+        found = [k for name in self.store.folders("timelines/") for k in self.store.newest(f"timelines/{name}/")[0]]
+        return sorted(found, key=keys.number_of)[-most:]
+
+    def over(self, store: CheckpointStore) -> "History":
+        """The same history over another view of its store, which reads single entries at any time."""
+        made = History(store)
+        made._final, made._void = self._final, self._void
+        return made
 
     def entry(self, number: int) -> HistoryEntry | None:
         """The entry of an id, read now if necessary; None if it was never planned, or its plan was void.
@@ -153,7 +182,16 @@ class History:
         Raises:
             StoreError: the store could not be read.
         """
-        return self._final.get(number) or self._read(number, keys.id_key(number))
+        return self.entries_of([number]).get(number)
+
+    def entries_of(self, numbers: Sequence[int]) -> dict[int, HistoryEntry]:
+        """The entries of ids, as `entry` gives them; those that were never planned, or void, are left out.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        known = {number: found for number in numbers if (found := self._final.get(number)) is not None}
+        return known | {found.id: found for found in self._read([n for n in numbers if n not in known])}
 
     def beside(self, number: int) -> tuple[int | None, int | None]:
         """Ids of the checkpoints before and after one; void plans are left out.
@@ -161,53 +199,84 @@ class History:
         Raises:
             StoreError: the store could not be read.
         """
-        listed = sorted(keys.number_of(key) for key in self.store.list("ids/"))
+        if isinstance(self.store, Prefetches):
+            found, is_first, is_last = self.store.around(keys.id_key(number))
+            before, after = self._beside(number, found)
+            if (before or is_first) and (after or is_last):
+                return before, after
+        return self._beside(number, self.store.list("ids/"))
+
+    def _beside(self, number: int, names: Iterable[str]) -> tuple[int | None, int | None]:
+        listed = sorted(map(keys.number_of, names))
         at = bisect_left(listed, number)
-        after = listed[at + 1 :] if listed[at : at + 1] == [number] else listed[at:]
+        before, after = listed[:at][::-1], listed[at + 1 :] if listed[at : at + 1] == [number] else listed[at:]
+        near = self.entries_of([*before[:1], number, *after[:1]])  # the details of it follow
         return (
-            next((n for n in reversed(listed[:at]) if self.entry(n) is not None), None),
-            next((n for n in after if self.entry(n) is not None), None),
+            next((n for n in before if n in near or self.entry(n) is not None), None),
+            next((n for n in after if n in near or self.entry(n) is not None), None),
         )
+
+    def is_discarded(self, number: int) -> bool:
+        """Whether a checkpoint is released at this moment.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        found = max(self.store.list(f"tombstones/checkpoints/chk-{number}/"), default=None)
+        body = None if found is None else self._body("tombstone", found)
+        return body is not None and bool(body.get("confirmed", False))
 
     def completed_entry(self, number: int) -> HistoryEntry | None:
         """The entry of a completed checkpoint, if it was read already."""
         found = self._final.get(number)
         return found if found is not None and found.status is CheckpointStatus.COMPLETED else None
 
-    def _take(self, number: int, key: str, changing: list[HistoryEntry]) -> None:
-        found = self._read(number, key)
-        if found is None:
-            return
-        if found.is_final:
-            self._final[number] = found
-        else:
-            changing.append(found)
+    def _read(self, numbers: Sequence[int]) -> Iterator[HistoryEntry]:
+        """The entries of ids; all are read at the same time, step by step, from a store that can do so."""
+        waiting = {number: self._steps(number) for number in numbers}
+        while waiting:
+            needed = list[str]()
+            for number, steps in list(waiting.items()):
+                try:
+                    needed += next(steps)
+                except StopIteration as end:
+                    del waiting[number]
+                    if end.value is not None:
+                        yield end.value
+            self._prefetch(needed)
 
-    def _read(self, number: int, key: str) -> HistoryEntry | None:
-        """The entry of an id; None if its plan is void, or not written yet."""
+    def _steps(self, number: int) -> Generator[Sequence[str], None, HistoryEntry | None]:
+        """Reads an entry and yields the keys of each step before it; None if its plan is void, or not written yet."""
         slot = Slot(timeline="unknown", sequence=0)
         try:
-            record = self._body("id", key)
+            yield [keys.id_key(number)]
+            record = self._body("id", keys.id_key(number))
             if record is None:
                 return None
             slot = Slot(**record["slot"])
-            return self._completed(number, slot) or self._planned(number, slot)
+            yield [keys.slot_key(slot.timeline, slot.sequence)]
+            raw = self.store.get(keys.slot_key(slot.timeline, slot.sequence))
+            if raw is not None and (found := self._completed(number, slot, raw)) is not None:
+                return found
+            yield [keys.plan_key(slot), keys.abort_key(slot)]
+            # Another plan's manifest or a closing took the slot: a plan without an abort record is void.
+            if raw is not None and self.store.get(keys.abort_key(slot)) is None:
+                self._void.add(number)
+            return self._planned(number, slot)
         except CorruptObjectError as error:
             failure = ("DAMAGED", error.what, error.next)
             return HistoryEntry(id=number, slot=slot, status=CheckpointStatus.DAMAGED, failure=failure)
 
-    def _completed(self, number: int, slot: Slot) -> HistoryEntry | None:
+    def _prefetch(self, names: Collection[str]) -> None:
+        if names and isinstance(self.store, Prefetches):
+            self.store.prefetch(names)
+
+    def _completed(self, number: int, slot: Slot, raw: bytes) -> HistoryEntry | None:
         key = keys.slot_key(slot.timeline, slot.sequence)
-        raw = self.store.get(key)
-        if raw is None:
-            return None
         if canonical.kind_of(key, raw) == "manifest":
             body = canonical.decode("manifest", key, raw)
             if body["plan"]["id"] == number:
                 return _completed(body, slot, self._sealed_ms(body["sealed"], slot, body["plan"]))
-        # Another plan's manifest or a closing took the slot: a plan without an abort record is void.
-        if self.store.get(keys.abort_key(slot)) is None:
-            self._void.add(number)
         return None
 
     def _sealed_ms(self, sealed: Mapping[str, Any], slot: Slot, plan: Mapping[str, Any]) -> int:
@@ -244,6 +313,7 @@ class History:
         newest: dict[str, str] = {}
         for key in self.store.list("tombstones/checkpoints/"):
             newest[key.split("/")[2]] = key
+        self._prefetch([k for n, k in newest.items() if self._tombs.get(n, (0, False))[0] != keys.number_of(k)][:most])
         for name, key in newest.items():
             number = keys.number_of(key)
             if most and self._tombs.get(name, (0, False))[0] != number:
@@ -301,12 +371,18 @@ def _planned(plan: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
         "fingerprint": plan["fingerprint"],
         "trigger_ms": plan["planned_at_ms"],
         "logical_time_ms": plan["logical_time_ms"],
+        "interval_ms": _interval(plan.get("interval")),
         "uids": tuple(plan["handles"]),
         "offsets": offsets,
         "spans": {partition: span for partition, span in spans.items() if span},
         "pending": plan.get("pending", {}),
         "replays": tuple(plan.get("replays", ())),
+        "compacted": tuple(plan.get("adopted", {})),
     }
+
+
+def _interval(interval: Mapping[str, int] | None) -> tuple[int, int] | None:
+    return None if interval is None else (interval["start_ms"], interval["end_ms"])
 
 
 def _gate(verdict: Mapping[str, Any] | None) -> tuple[int, int] | None:

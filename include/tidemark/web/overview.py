@@ -1,56 +1,68 @@
-"""The overview of a pipeline: health, counts, the latest checkpoints, history, percentiles, charts, timelines."""
+"""The overview of a pipeline: verdict, health, counts, the latest checkpoints, history, percentiles, charts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import islice, takewhile
+from itertools import islice
+from weakref import WeakKeyDictionary
 
 from tidemark.answers.checkpoint_overview import (
     AnswerTrouble,
-    ChartPoint,
+    ChartMark,
+    ChartSeries,
     CheckpointLine,
     CheckpointsOverview,
     CountsByStatus,
     LatestCheckpoints,
     LatestRestore,
-    PipelineHealth,
     ReadIds,
-    StopReason,
 )
 from tidemark.answers.dead_letter_facts import DeadLetterOverview
-from tidemark.answers.publication_facts import PublicationStatus
-from tidemark.answers.run_facts import RunFacts
+from tidemark.answers.run_facts import BacklogFacts, RunFacts
 from tidemark.answers.timeline_facts import PinnedCheckpoint, RunProducts, SavepointFacts, TimelineNode
 from tidemark.context import Context
-from tidemark.coordinator.records.timeline_tree import Branch, branch
-from tidemark.coordinator.records.timelines import Stops
+from tidemark.coordinator.records.timeline_tree import Branch
 from tidemark.errors import CorruptObjectError
-from tidemark.glance import glance_at
+from tidemark.glance import glance_at, lasting
 from tidemark.model.checkpoint.manifest import Checkpoint
 from tidemark.model.checkpoint.store_objects import Genesis
-from tidemark.operations import observability, runs, savepoints
+from tidemark.operations import runs, savepoints
 from tidemark.operations import timelines as timeline_operations
 from tidemark.operations.dead_letters import redriving
-from tidemark.operations.publications import publishing
 from tidemark.operations.timelines import describe_timeline
 from tidemark.web import history_cache
-from tidemark.web.history import CheckpointStatus, History, HistoryEntry
-from tidemark.web.history_lines import HistoryQuery, counts_as_failure, line_of, point_of
+from tidemark.web.health import LiveLine, RunSchedule, measure_health
+from tidemark.web.history import CheckpointStatus, HistoryEntry
+from tidemark.web.history_lines import HistoryQuery, line_of, point_of
+from tidemark.web.scope import ALL, LIVE, Scope, parse_scope
 
+_LETTERS: "WeakKeyDictionary[Context, dict[str, tuple[object, DeadLetterOverview]]]" = WeakKeyDictionary()
+"""The last answer about dead letters by pipeline, which reads every manifest, and the state of the store behind it."""
 POINTS = 1000
-"""Points of a chart at most."""
+"""Points of a chart at most, and marks."""
 
 
-def get_overview(context: Context, name: str, query: HistoryQuery) -> CheckpointsOverview:
+def get_overview(
+    context: Context, name: str, query: HistoryQuery, scope: str = ALL, schedule: RunSchedule | None = None
+) -> CheckpointsOverview:
     """Flink's `/checkpoints` of a pipeline, with the checkpoints that match a query.
 
+    Args:
+        context: of this process.
+        name: the pipeline.
+        query: selects the checkpoints of the history.
+        scope: selects those that are counted, summarized and latest; see `parse_scope`.
+        schedule: of the pipeline's DAG, for the verdict.
+
     Raises:
-        NotFoundError: no such pipeline.
+        NotFoundError: no such pipeline, or no such timeline.
+        UsageError: the scope is invalid.
         StoreError: the store could not be read.
     """
     context = glance_at(context)
     entries, remembered = history_cache.read_history(context, name)
     discarded = remembered.history.discarded
     branches, pins, trouble = _related(context, name)
+    chosen = parse_scope(scope, branches)
 
     def line(entry: HistoryEntry) -> CheckpointLine:
         return line_of(entry, pins.get(entry.id, ()), discarded=entry.id in discarded)
@@ -58,41 +70,64 @@ def get_overview(context: Context, name: str, query: HistoryQuery) -> Checkpoint
     def newest(found: Iterator[HistoryEntry]) -> CheckpointLine | None:
         return next(map(line, found), None)
 
-    completed = tuple(e for e in entries if e.status is CheckpointStatus.COMPLETED)
-    matching = [e for e in entries if query.takes(e, pins.get(e.id, ()))]
-    restores = [b.genesis for b in branches if b.genesis is not None and b.genesis.why == "restore"]
+    within = tuple(e for e in entries if chosen.takes(e))
+    completed = tuple(e for e in within if e.status is CheckpointStatus.COMPLETED)
+    matching = query.select(entries, pins)
+    restores = [g for g in _geneses(branches, chosen) if g.why == "restore"]
     live = next((b for b in branches if b.is_live), None)
+    damage = "" if trouble is None else trouble.what
+    line_now = LiveLine(pipeline=name, live=live, history=remembered.history, damage=damage)
+    health, verdict = measure_health(context, line_now, schedule)
     return CheckpointsOverview(
         pipeline=name,
-        counts=_counts(entries, restored=len(restores)),
+        verdict=verdict,
+        scope=chosen.facts,
+        counts=_counts(within, restored=len(restores)),
         summary=remembered.summary(completed),
         latest=LatestCheckpoints(
             completed=newest(iter(completed)),
             savepoint=newest(e for e in completed if e.id in pins),
-            failed=newest(e for e in entries if e.status is CheckpointStatus.FAILED),
+            failed=newest(e for e in within if e.status is CheckpointStatus.FAILED),
             restored=_restored(restores),
         ),
         history=[line(e) for e in matching[query.offset : query.offset + query.limit]],
         matching=len(matching),
-        health=_health(context, name, live, remembered.history),
+        health=health,
         trouble=trouble,
         run=None if live is None or live.newest is None else _unfinished_run(context, live.newest),
         indexed=ReadIds(read=remembered.history.total - remembered.history.unread, of=remembered.history.total),
     )
 
 
-def list_points(context: Context, name: str, last: int) -> list[ChartPoint]:
-    """The newest completed checkpoints of the live timeline and its ancestors, oldest first, for charts.
+def list_points(context: Context, name: str, last: int, scope: str = LIVE) -> ChartSeries:
+    """The newest completed checkpoints of a scope, oldest first, and what happened between them, for charts.
+
+    Args:
+        context: of this process.
+        name: the pipeline.
+        last: number of checkpoints at most.
+        scope: see `parse_scope`.
 
     Raises:
-        NotFoundError: no such pipeline.
+        NotFoundError: no such pipeline, or no such timeline.
+        UsageError: the scope is invalid.
+        CorruptObjectError: a timeline is damaged.
     """
     context = glance_at(context)
-    _, remembered = history_cache.read_history(context, name)
-    timelines = context.coordinator(name).timelines
-    live = branch(timelines, timelines.live(), timelines.live())
-    found = list(islice(_ancestry(remembered.history, live), min(last, POINTS)))
-    return [point_of(e) for e in reversed(found)]
+    entries, _ = history_cache.read_history(context, name)
+    branches = timeline_operations.list_timelines(context, name)
+    pins = savepoints.open_savepoints(context, name).pins()
+    chosen = parse_scope(scope, branches)
+    within = [e for e in entries if chosen.takes(e)]
+    completed = [e for e in within if e.status is CheckpointStatus.COMPLETED]
+    found = list(islice(completed, min(last, POINTS)))
+    since = found[-1].trigger_ms if len(found) < len(completed) else 0
+    return ChartSeries(
+        scope=chosen.facts,
+        points=[point_of(e, pins.get(e.id, ())) for e in reversed(found)],
+        marks=[mark for mark in _marks(within, _geneses(branches, chosen)) if mark.at >= since][-POINTS:],
+        of=len(completed),
+    )
 
 
 def list_timelines(context: Context, name: str) -> list[TimelineNode]:
@@ -106,17 +141,19 @@ def list_timelines(context: Context, name: str) -> list[TimelineNode]:
     for record in savepoints.open_savepoints(context, history_cache.require_planned(context, name)).list():
         on.setdefault(record.timeline, []).append(PinnedCheckpoint(name=record.name, checkpoint=record.checkpoint))
     found = timeline_operations.list_timelines(context, name)
-    return [_node(b, on.get(b.timeline, [])) for b in found]
+    released = history_cache.open_history(context, name).is_discarded
+    return [_node(b, on.get(b.timeline, []), released) for b in found]
 
 
-def list_publications(context: Context, name: str) -> list[PublicationStatus]:
-    """Every publication that was begun, by name; the API server reads no pipeline files.
+def get_backlog(context: Context, name: str) -> BacklogFacts:
+    """How far the live timeline is behind its topics, and the progress of a run that makes several checkpoints.
 
     Raises:
         NotFoundError: no such pipeline.
+        StoreError, CorruptObjectError: the store could not be read.
     """
     context = glance_at(context)
-    return publishing.list_begun(context, history_cache.require_planned(context, name))
+    return runs.describe_backlog(context, history_cache.require_planned(context, name))
 
 
 def list_dead_letters(context: Context, name: str) -> DeadLetterOverview:
@@ -126,8 +163,15 @@ def list_dead_letters(context: Context, name: str) -> DeadLetterOverview:
         NotFoundError: no such pipeline.
         StoreError: a dead-letter table is damaged.
     """
+    known = _LETTERS.setdefault(lasting(context), {})
     context = glance_at(context)
-    return redriving.list_letters(context, history_cache.require_planned(context, name))
+    coordinator = context.coordinator(history_cache.require_planned(context, name))
+    newest = next(coordinator.checkpoints(), None)
+    requests = tuple(coordinator.objects.list("redrives/"))
+    at = (coordinator.timelines.live(), newest and (newest.id, newest.revision), requests)
+    if name not in known or known[name][0] != at:
+        known[name] = at, redriving.list_letters(context, name)
+    return known[name][1]
 
 
 def list_savepoints(context: Context, name: str, *, disposed: bool = False) -> list[SavepointFacts]:
@@ -173,26 +217,20 @@ def _unfinished_run(context: Context, newest: Checkpoint) -> RunFacts | None:
     return None if newest.plan.covers else runs.describe(context, newest)
 
 
-def _health(context: Context, name: str, live: Branch | None, history: History) -> PipelineHealth:
-    newest = None if live is None else next(_ancestry(history, live), None)
-    since = 0 if newest is None else newest.id
-    later = takewhile(lambda e: e.id > since, history.entries)
-    on_live = (e for e in later if live is not None and e.slot.timeline == live.timeline)
-    failures = sum(e.status is CheckpointStatus.FAILED and counts_as_failure(e) for e in on_live)
-    at = None if live is None else observability.measure_deadline(context, name, live)
-    stop = Stops(context.coordinator(name).objects).current()
-    now = context.clock.now_ms()
-    return PipelineHealth(
-        live=None if live is None else live.timeline,
-        newest=None if newest is None else newest.id,
-        age=None if newest is None else max(0, now - (newest.ack_ms or newest.trigger_ms)),
-        deadline=context.settings.deadline_ms(name),
-        late=at is not None and at.is_late,
-        lag=None if newest is None else sum(newest.pending.values()),
-        failures_in_row=failures,
-        stopped=None if stop is None else StopReason(why=stop.why, savepoint=stop.savepoint, at=stop.at_ms),
-        now=now,
-    )
+def _geneses(branches: Sequence[Branch], scope: Scope) -> list[Genesis]:
+    """The restores and forks that began the timelines of a scope."""
+    return [b.genesis for b in branches if b.genesis is not None and scope.takes_timeline(b.timeline)]
+
+
+def _marks(entries: Sequence[HistoryEntry], geneses: Sequence[Genesis]) -> list[ChartMark]:
+    """Failures, restores and forks, oldest first."""
+    failed = [
+        ChartMark(kind="failed", at=e.failed_ms or e.trigger_ms, checkpoint=e.id, label=e.failure[0])
+        for e in entries
+        if e.status is CheckpointStatus.FAILED
+    ]
+    begun = [ChartMark(kind=g.why, at=g.at_ms, checkpoint=g.parent, label=g.timeline) for g in geneses]
+    return sorted([*failed, *begun], key=lambda mark: (mark.at, mark.checkpoint))
 
 
 def _restored(restores: Sequence[Genesis]) -> LatestRestore | None:
@@ -221,15 +259,8 @@ def _counts(entries: Sequence[HistoryEntry], *, restored: int) -> CountsByStatus
     )
 
 
-def _node(found: Branch, on: Sequence[PinnedCheckpoint]) -> TimelineNode:
+def _node(found: Branch, on: Sequence[PinnedCheckpoint], released: Callable[[int], bool]) -> TimelineNode:
     facts = describe_timeline(found)
-    return TimelineNode(**{f.name: getattr(facts, f.name) for f in fields(facts)}, savepoints=on)
-
-
-def _ancestry(history: History, live: Branch) -> Iterator[HistoryEntry]:
-    """Completed checkpoints of a timeline and of its ancestors, newest first."""
-    begun = None if live.genesis is None else live.genesis.parent
-    number = begun if live.newest is None else live.newest.id
-    while number is not None and (found := history.completed_entry(number)) is not None:
-        yield found
-        number = found.parent
+    known = {f.name: getattr(facts, f.name) for f in fields(facts)}
+    newest = None if facts.newest is None else int(facts.newest.removeprefix("chk-"))
+    return TimelineNode(**known, savepoints=on, newest_released=newest is not None and released(newest))

@@ -12,6 +12,7 @@ from threading import BoundedSemaphore
 from typing import Any
 
 from tidemark.answers.checkpoint_facts import iso
+from tidemark.answers.dead_letter_facts import LiveLetter, LiveLetterPage
 from tidemark.answers.row_sources import DeadLetterPage, KeptRange, RecordPage, ShownDeadLetter, ShownRecord
 from tidemark.answers.shown_bytes import text_of
 from tidemark.context import Context
@@ -22,6 +23,7 @@ from tidemark.formats.envelope import decode_record, pinned_envelope
 from tidemark.formats.json import decode_key, decode_row_key
 from tidemark.formats.known_formats import format_of
 from tidemark.formats.record_format import BadRecord, RecordFormat
+from tidemark.glance import glance_at
 from tidemark.model.checkpoint.dead_letters import Reason
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.segments import StateHandle
@@ -31,6 +33,7 @@ from tidemark.model.core.types import FieldType
 from tidemark.model.schema.event_windows import END, START, from_ms
 from tidemark.model.schema.operator_schema import OperatorSchema
 from tidemark.operations import reads
+from tidemark.operations.dead_letters import redriving
 from tidemark.operations.reads import parse_key, schema_of
 from tidemark.readers.expression_values import judge_records
 from tidemark.web import history_cache
@@ -236,9 +239,17 @@ def read_records(context: Context, name: str, checkpoint: int, query: RecordQuer
     )
 
 
-def read_dead_letters(
-    context: Context, name: str, checkpoint: int, uid: str, *, limit: int = 25, offset: int = 0
-) -> DeadLetterPage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterQuery:
+    """Selects dead letters of an operator: those for one reason, or all; `limit` of them after the first `offset`."""
+
+    uid: str
+    reason: str | None = None
+    limit: int = 25
+    offset: int = 0
+
+
+def read_dead_letters(context: Context, name: str, checkpoint: int, query: LetterQuery) -> DeadLetterPage:
     """Records that an operator could not apply in a completed checkpoint, in order of position.
 
     Raises:
@@ -248,24 +259,43 @@ def read_dead_letters(
     from tidemark.readers.dead_letter_reader import dead_letters
 
     made = reads.get_checkpoint(context, history_cache.require_planned(context, name), checkpoint)
-    schema_of(made, uid)
-    ack = made.ack(uid)
+    schema_of(made, query.uid)
+    ack = made.ack(query.uid)
     handle = StateHandle() if ack is None else ack.dead_letters
-    found = dead_letters(context.warehouse.root, handle, checkpoint, limit, offset)
+    found = dead_letters(context.warehouse.root, handle, checkpoint, query.limit, query.offset, reason=query.reason)
     formats = topic_formats(context, name, made.plan)
-    rows = [
-        ShownDeadLetter(
-            partition=f"{row['topic']}-{row['partition']}",
-            offset=row["offset"],
-            timestamp=row["timestamp"].isoformat(),
-            reason=row["reason"],
-            key=text_of(row["key"]),
-            path=row["path"] or [],
-            value=text_of(row["value"], EMITTED_FORMAT.render if row["path"] else _renderer(formats, row["topic"])),
-        )
-        for row in found["rows"]
-    ]
-    return DeadLetterPage(checkpoint=made.plan.name, uid=uid, matching=found["count"], rows=rows)
+    rows = [ShownDeadLetter(**_letter(row, formats)) for row in found["rows"]]
+    return DeadLetterPage(checkpoint=made.plan.name, uid=query.uid, matching=found["count"], rows=rows)
+
+
+def read_live_letters(context: Context, name: str, query: LetterQuery) -> LiveLetterPage:
+    """Records of the live timeline that an operator could not apply and did not get again, newest first.
+
+    Raises:
+        NotFoundError: no such pipeline or operator.
+        StoreError: a file of the table is gone.
+    """
+    context = glance_at(context)
+    matching, found = redriving.list_newest_letters(
+        context, history_cache.require_planned(context, name), query.uid, query.reason, query.limit, query.offset
+    )
+    formats = {plan.id: topic_formats(context, name, plan) for plan in {plan.id: plan for plan, _ in found}.values()}
+    rows = [LiveLetter(**_letter(row, formats[plan.id]), checkpoint=plan.name) for plan, row in found]
+    return LiveLetterPage(uid=query.uid, matching=matching, rows=rows)
+
+
+def _letter(row: Mapping[str, Any], formats: TopicFormats) -> dict[str, Any]:
+    """The fields of a shown letter."""
+    render = EMITTED_FORMAT.render if row["path"] else _renderer(formats, row["topic"])
+    return {
+        "partition": f"{row['topic']}-{row['partition']}",
+        "offset": row["offset"],
+        "timestamp": row["timestamp"].isoformat(),
+        "reason": row["reason"],
+        "key": text_of(row["key"]),
+        "path": row["path"] or [],
+        "value": text_of(row["value"], render),
+    }
 
 
 def _renderer(formats: TopicFormats, topic: str) -> Callable[[bytes], bytes] | None:

@@ -145,6 +145,8 @@ REDACTED = "|".join(
 """Kafka credentials in texts of plans: as they are, and inside a quoted string, as a Connect server prints them."""
 SESSION_CONF: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
+    # It adds constants first, so (7 + a) + b overflows in a + b where the sum in the given order does not.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator",
     # Tidemark's plans are one shuffle deep, and re-planning costs more than a small batch. The JVM never compiles a
     # method of more than 8,000 bytes, so a wide record is better split up than fused.
     "spark.sql.adaptive.enabled": "false",
