@@ -1,4 +1,4 @@
-"""Alerts you when the flights have completed no checkpoint within TIDEMARK_CHECKPOINT_DEADLINE."""
+"""Alerts you when the flights are late: by TIDEMARK_CHECKPOINT_DEADLINE, or without it by their schedule."""
 
 from pipelines.flights import flights
 from tidemark.airflow import watch_dag

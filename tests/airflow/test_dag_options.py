@@ -161,7 +161,7 @@ def test_the_options_are_those_of_the_docs(airflow_home: Path) -> None:
     assert set(DagOptions.__annotations__) == set(_Chosen.__dataclass_fields__)
 
 
-FORMS = ("close", "erase", "fork", "hold", "patch", "promote", "redrive", "restore", "resume", "stop")
+FORMS = ("close", "erase", "fork", "hold", "patch", "promote", "redrive", "restore", "resume", "stop", "transform")
 KINDS = ("backfill", "compaction", "retention", "savepoint", "watch", *FORMS)
 
 

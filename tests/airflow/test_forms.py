@@ -16,6 +16,7 @@ REQUIRED = {
     "restore": ["pipeline"],
     "fork": ["pipeline", "source", "name"],
     "patch": ["pipeline", "source", "name"],
+    "transform": ["pipeline", "source", "fork"],
     "backfill": ["pipeline", "mode"],
     "stop": ["pipeline"],
     "resume": ["pipeline"],
@@ -49,6 +50,7 @@ def model(dag: str) -> type[BaseModel]:
     from tidemark.airflow.savepoint_dags import SavepointConf
     from tidemark.airflow.stop_dags import ResumeConf, StopConf
     from tidemark.airflow.timeline_dags import CloseConf, PromoteConf
+    from tidemark.airflow.transform_dags import TransformConf
     from tidemark.airflow.trigger_form import RunConf
 
     kept: dict[str, type[BaseModel]] = {
@@ -56,6 +58,7 @@ def model(dag: str) -> type[BaseModel]:
         "restore": RestoreConf,
         "fork": ForkConf,
         "patch": PatchConf,
+        "transform": TransformConf,
         "backfill": BackfillConf,
         "stop": StopConf,
         "resume": ResumeConf,
@@ -95,7 +98,7 @@ def test_dags_are_found_by_the_pipelines_that_they_are_for(airflow_home: Path) -
     from airflow.dag_processing.dagbag import DagBag
 
     assert {name: set(dag.tags) for name, dag in DagBag(ROOT / "dags").dags.items()} == dict.fromkeys(
-        ("flights", "flights_compact", "fork", "patch", "backfill", "retention", "watch")
+        ("flights", "flights_compact", "fork", "patch", "transform", "backfill", "retention", "watch")
         + ("stop", "resume", "promote", "close", "hold", "erase", "redrive"),
         {"tidemark", "flights"},
     ) | {name: {"tidemark", name} for name in ("weather", "punctuality")} | dict.fromkeys(
@@ -142,5 +145,12 @@ def test_what_a_page_sends_is_taken(form: Any, page: str, method: str, path: str
 
 
 def test_each_page_of_a_restore_point_has_a_request() -> None:
-    forms = ("savepoint", "restore", "fork-and-promote", "patch-a-savepoint", "backfill-from-a-savepoint")
+    forms = (
+        "savepoint",
+        "restore",
+        "fork-and-promote",
+        "patch-a-savepoint",
+        "transform-a-savepoint",
+        "backfill-from-a-savepoint",
+    )
     assert {f"{name}.md" for name in (*forms, "schedule-with-airflow")} <= {page for page, *_ in requests()}

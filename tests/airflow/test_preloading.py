@@ -36,12 +36,14 @@ with opened.lock("trips", "t1"):
 observability.report_metrics(opened, "trips")
 checkpoint_facts(done)
 new = sorted(name for name in set(sys.modules) - before if name.startswith("tidemark."))
-told = {"new": new, "threads": threads, "connections": connections, "records": done.sealed.facts.records}
+told = {"lineage": "openlineage" in sys.modules}
+told |= {"new": new, "threads": threads, "connections": connections, "records": done.sealed.facts.records}
 json.dump(told, sys.stdout)
 """
 
 
-def test_the_four_tasks_import_nothing_more_of_ours(tmp_path: Path) -> None:
+@pytest.mark.parametrize("events", [False, True], ids=["", "with lineage events"])
+def test_the_four_tasks_import_nothing_more_of_ours(tmp_path: Path, events: bool) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "AIRFLOW_"))}
     env |= {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
@@ -51,7 +53,10 @@ def test_the_four_tasks_import_nothing_more_of_ours(tmp_path: Path) -> None:
         "TIDEMARK_KAFKA_BOOTSTRAP": "nowhere:1",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
+    if events:
+        env["TIDEMARK_OPENLINEAGE"] = f"file:{tmp_path}/lineage.jsonl"
     done = subprocess.run([sys.executable, "-c", FOUR_TASKS], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told == {"new": [], "threads": 1, "connections": 0, "records": 1}
+    assert told == {"new": [], "lineage": events, "threads": 1, "connections": 0, "records": 1}
+    assert (tmp_path / "lineage.jsonl").exists() == events

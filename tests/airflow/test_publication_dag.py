@@ -1,13 +1,15 @@
 """The DAG that publishes: after checkpoints, a task and an asset for each publication, and a failure of its own."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from sqlalchemy import select
 
-from tests.airflow.conftest import LogText, load_dag
+from tests.airflow.conftest import Client, LogText, load_dag
 from tests.airflow.pipelines.trips import trips
 from tests.airflow.test_dag_runs import states
 from tests.publications.published_ward import read_counts
@@ -15,8 +17,9 @@ from tests.support.airflow import AirflowPipeline
 from tests.support.airflow_disk import AirflowDiskContext, AirflowDiskPipeline
 from tidemark.declare.operators import Fold
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import DeclarationError
+from tidemark.errors import DeclarationError, TargetChangedError
 from tidemark.operations import checkpoints
+from tidemark.operations.publications import publishing
 from tidemark.ports import PlanRequest
 from tidemark.targets import DeltaMirror
 
@@ -98,3 +101,62 @@ def test_a_changed_table_fails_its_run_only_and_is_not_tried_again(
     assert "MIRROR_CHANGED" in told and f"tidemark publication rebuild trips {TASK}" in told
     drive(disk, 2)
     assert len(disk.checkpoints()) == 3
+
+
+def lag(client: Client, role: str = "viewer") -> Any:
+    """The answer of the pages on the publication."""
+    (found,) = client("GET", "/pipelines/trips/publications", role).json()
+    return found
+
+
+def test_the_pages_show_its_lag_its_run_and_its_error(disk: AirflowDiskPipeline, lake: Path, client: Client) -> None:
+    before = lag(client)
+    # Airflow may know a failed run of the DAG from another test.
+    assert (before["state"], before["publication"], before["place"]) == ("new", TASK, str(lake))
+    assert client("GET", f"/pipelines/trips/publications/{TASK}").json()["steps"] == []
+    run = load_dag("trips_publish").test()
+    first = lag(client)
+    assert (first["verdict"], first["behind"], first["task"]["state"]) == ("UP_TO_DATE", 0, "success")
+    assert (first["task"]["dag_id"], first["task"]["run_id"]) == ("trips_publish", run.run_id)
+    DeltaTable(str(lake)).delete("bus = 'a'")
+    drive(disk, 1)
+    failed = load_dag("trips_publish").test()
+    found = lag(client)
+    assert (found["verdict"], found["behind"], found["records"], found["checkpoint"]) == ("BLOCKED", 1, 2, "chk-1")
+    assert found["why"] == "others have changed the target; the error of its task names the next step"
+    error = found["task"]["failure"]
+    assert found["task"]["run_id"] == failed.run_id and error["is_final"] and error["try_number"] == 1
+    assert error["error"] == "TargetChangedError"
+    assert "MIRROR_CHANGED" in error["what"] and "publication rebuild trips" in error["next"]
+    publishing.rebuild(disk.open_context(), "trips", TASK)
+    assert lag(client)["verdict"] == "UP_TO_DATE", "a rebuild by the command line ends it, although the run failed"
+    answer = client("GET", f"/pipelines/trips/publications/{TASK}").json()
+    assert [step["mode"] for step in answer["steps"]] == ["rebuild", "rebuild"]
+    assert client("GET", "/pipelines/trips/publications/nothing").status_code == 404
+
+
+def test_a_changed_target_is_known_by_the_class_of_the_error_not_by_its_words(
+    disk: AirflowDiskPipeline, lake: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TargetChangedError, "__str__", lambda self: "other words\nSafe: all.\nNext: another step.")
+    load_dag("trips_publish").test()
+    DeltaTable(str(lake)).delete("bus = 'a'")
+    drive(disk, 1)
+    run = load_dag("trips_publish").test()
+    found = lag(client)
+    assert found["task"]["failure"]["next"] == "another step." and found["verdict"] == "BLOCKED"
+    forget_class(run)
+    old = lag(client)
+    assert (old["verdict"], old["task"]["failure"]["error"]) == ("FAILING", None)
+    assert old["task"]["failure"]["next"] == "another step.", "the record of an earlier release keeps its lines"
+
+
+def forget_class(run: Any) -> None:
+    """Makes the stored error one of an earlier release."""
+    from airflow.models.task_state_store import TaskStateStoreModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        mine = TaskStateStoreModel.run_id == run.run_id, TaskStateStoreModel.key == "error"
+        stored = session.scalars(select(TaskStateStoreModel).where(*mine)).one()
+        stored.value = json.dumps({k: v for k, v in json.loads(stored.value).items() if k != "error"})

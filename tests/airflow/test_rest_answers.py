@@ -27,11 +27,18 @@ PATHS = (
     "checkpoints", "checkpoints/config", "checkpoints/series", f"{ONE}/1", f"{ONE}/2", f"{ONE}/3", f"{ONE}/4",
     f"{ONE}/1/subtasks/buses", f"{ONE}/1/subtasks/buses/due",
     "checkpoints/lineage/1", "checkpoints/lineage/3", "checkpoints/lineage/4",
-    f"{ONE}/1/records", f"{ONE}/1/records?uid=buses&key=b1&limit=1", f"{ONE}/1/dead-letters?uid=buses", "timelines",
-    "publications", "dead-letters", "savepoints", "savepoints/kept/disposal", "savepoints/alone/disposal",
+    "lineage/columns", "lineage/columns?column=buses.miles&checkpoint=1",
+    f"{ONE}/1/records", f"{ONE}/1/records?uid=buses&key=b1&limit=1", f"{ONE}/1/dead-letters?uid=buses",
+    f"{ONE}/1/rejections",
+    "timelines",
+    "publications", "dead-letters", "dead-letters/buses", "event-time", "backlog",
+    "savepoints", "savepoints/kept/disposal", "savepoints/alone/disposal",
     "restore-plan?checkpoint=1",
     "restore-plan?savepoint=kept", "backfill-plan?checkpoint=1", "backfill-plan?savepoint=kept", "retention-plan",
-    "state/buses/origin?key=b1", "checkpoints/details/99", "restore-plan", "sinks/none/origin?checkpoint=1",
+    "states?checkpoint=1", "states?savepoint=kept",
+    "retention-calendar", "retention-calendar?keep=keep_last(1)&sizes=true", "actions",
+    "state/buses/origin?key=b1", "compare", "compare?left=chk-1&right=kept&limit=1", "checkpoints/details/99",
+    "restore-plan", "sinks/none/origin?checkpoint=1",
 )  # fmt: skip
 
 
@@ -91,8 +98,9 @@ def test_the_bodies_of_all_answers_are_those_that_were_recorded(
 ) -> None:
     # The recorded pipeline has no DAG; tests that ran before in this process may have stored one.
     monkeypatch.setattr("tidemark.airflow.ui.dags.dags_of", lambda pipeline, session: [])
+    monkeypatch.setattr("tidemark.airflow.ui.action_dags.find_dags", lambda pipeline, session: [])
     story(disk)
-    found: dict[str, Any] = {path: shape(client("GET", f"/pipelines/trips/{path}").json()) for path in PATHS}
+    found: dict[str, Any] = {path: shape(client("GET", f"/pipelines/trips/{path}", "admin").json()) for path in PATHS}
     found["pipelines"] = shape(client("GET", "/pipelines").json())
     found["run"] = shape(client("GET", "/dags/other/checkpoints?run_id=r1", role="admin").json())
     send = client("POST", "/pipelines/trips/savepoints/alone/disposal", "admin", json={"execute": True})

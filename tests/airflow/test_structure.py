@@ -20,7 +20,10 @@ from tidemark.errors import DeclarationError, UsageError
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 ROOT = Path(__file__).resolve().parents[2]
 NEW_YORK = ZoneInfo("America/New_York")
-HEAVY = ("pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow", "confluent_kafka")
+HEAVY = (
+    "pyspark", "great_expectations", "boto3", "deltalake", "duckdb", "openlineage", "pandas", "pyarrow",
+    "confluent_kafka",
+)  # fmt: skip
 LATER = (
     "engine",
     "kafka.client",

@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
 from tests.support.airflow_disk import AirflowDiskPipeline
+from tidemark.airflow.ui.bundle import VERSION
+from tidemark.answers.row_sources import RowOrigin, ShownText
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
@@ -17,16 +20,49 @@ pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 HOSTILE = "<script>alert('1')</script>\u202e\"" + "x" * 200
 SAMPLE = {
     "pipeline": "trips", "checkpoint": "1", "uid": "buses", "name": "kept", "dag_id": "trips",
+    "publication": "nothing", "version": "0123456789ab", "number": "1",
 }  # fmt: skip
 QUERIES = {
     "sinks": {"checkpoint": 1},
     "origin": {"key": "b1"},
     "dead-letters": {"uid": "buses"},
     "dags": {"run_id": "r1"},
+    "/runs": {"run_id": "r1"},
     "restore-plan": {"savepoint": "kept"},
     "backfill-plan": {"savepoint": "kept"},
+    "states": {"savepoint": "kept"},
+    "compare": {"left": "chk-1"},
 }
 """What a route needs, by a part of its path."""
+BELOW = "/pipelines/{pipeline}"
+DETAILS = f"{BELOW}/checkpoints/details/{{checkpoint}}"
+PAYLOADS = {
+    f"{DETAILS}/records", f"{DETAILS}/dead-letters", f"{BELOW}/state/{{uid}}/origin", f"{BELOW}/sinks/{{name}}/origin",
+    f"{BELOW}/dead-letters/{{uid}}",
+}  # fmt: skip
+"""Routes that answer with records, dead letters, or rows of states and sinks."""
+LEFT_OUT = {f"{DETAILS}/subtasks/{{uid}}/due", f"{BELOW}/compare"}
+"""Routes that leave payloads out of their answer for users who may not see them."""
+PLAIN = {
+    "/static/{name}", "/static/{version}/{name}", "/pipelines", f"{BELOW}/checkpoints",
+    f"{BELOW}/checkpoints/config",
+    f"{BELOW}/checkpoints/series",
+    DETAILS, f"{DETAILS}/subtasks/{{uid}}", f"{DETAILS}/rejections", f"{BELOW}/checkpoints/lineage/{{checkpoint}}",
+    f"{BELOW}/timelines", f"{BELOW}/publications", f"{BELOW}/dead-letters", f"{BELOW}/savepoints",
+    f"{BELOW}/savepoints/{{name}}/disposal", f"{BELOW}/restore-plan", f"{BELOW}/backfill-plan",
+    f"{BELOW}/retention-plan", "/dags/{dag_id}/checkpoints", "/verdicts", f"{BELOW}/lineage/columns",
+    f"{BELOW}/retention-calendar", f"{BELOW}/actions", f"{BELOW}/checkpoints/details/{{checkpoint}}/abort",
+    "/dags/{dag_id}/outcome", "/runs", f"{BELOW}/publications/{{publication}}",
+    f"{BELOW}/event-time", f"{BELOW}/backlog",
+    f"{BELOW}/states", f"{BELOW}/dead-letters/requests/{{number}}/withdrawal",
+}  # fmt: skip
+"""Routes whose answers hold no records, rows or keys."""
+SEEN_BY = {
+    "trigger": {"viewer": False, "user": True, "admin": True},
+    "read": {"viewer": True, "user": True, "admin": True},
+    "nobody": {"viewer": False, "user": False, "admin": False},
+}
+"""By the value of TIDEMARK_PAYLOADS, the roles that see payloads."""
 
 
 @pytest.fixture
@@ -95,16 +131,114 @@ def test_an_unguarded_route_and_an_unguarded_mount_are_found(plugin: Any, tmp_pa
     assert [found.split(":")[0] for found in unguarded(app, send)] == ["GET /more/hello", "GET /files"]
 
 
-def test_a_viewer_reads_everything_and_changes_nothing(
+def test_a_viewer_reads_everything_but_payloads_and_changes_nothing(
     plugin: Any, client: Client, filled: AirflowDiskPipeline
 ) -> None:
     for method, path, _ in leaves(plugin.app.create_app()):
         answer = client(method, path.format(**SAMPLE), **asked(method, path))
-        nothing = path.startswith("/static") or "/sinks/" in path
-        expected = 403 if method == "POST" else 404 if nothing else 200
+        nothing = path.startswith("/static") or path.endswith(("/outcome", "/{publication}"))
+        expected = 403 if method == "POST" or path in PAYLOADS else 404 if nothing else 200
         if path.endswith("/due"):
             expected = 422  # the operator has neither windows nor timers
         assert answer.status_code == expected, f"{method} {path}: {answer.text}"
+
+
+def has_payloads(kind: Any) -> bool:
+    """Whether a type of an answer holds bytes of records, or rows of any columns, at any depth."""
+    if kind in (ShownText, Any):
+        return True
+    parts = [*get_args(kind), *(get_type_hints(kind).values() if is_dataclass(kind) else ())]
+    return any(has_payloads(part) for part in parts)
+
+
+def needs(dependant: Any, call: Any) -> bool:
+    """Whether a route depends on a function, directly or not."""
+    return any(found.call is call or needs(found, call) for found in dependant.dependencies)
+
+
+def forgotten(plugin: Any, app: Any) -> list[str]:
+    """Routes that are not listed above, and those that do not ask for the right that their answer needs."""
+    found = []
+    for method, path, route in leaves(app):
+        if path not in PAYLOADS | LEFT_OUT | PLAIN:
+            found.append(f"{method} {path}: has it records, rows or keys? Take its pipeline as Payloads; list it here.")
+        if needs(route.dependant, plugin.access.with_payloads) != (path in PAYLOADS):
+            found.append(f"{method} {path}: its pipeline is Payloads if, and only if, it answers with payloads.")
+        if needs(route.dependant, plugin.access.sees_payloads) != (path in PAYLOADS | LEFT_OUT):
+            found.append(f"{method} {path}: asks whether payloads are seen, or does not.")
+        if has_payloads(get_type_hints(route.endpoint)["return"]) and path not in PAYLOADS | LEFT_OUT:
+            found.append(f"{method} {path}: its answer has a type that holds payloads.")
+    return found
+
+
+def test_every_route_with_payloads_asks_for_the_right_to_see_them(plugin: Any) -> None:
+    assert forgotten(plugin, plugin.app.create_app()) == []
+
+
+def test_a_route_with_payloads_that_does_not_ask_is_found(plugin: Any) -> None:
+    from tidemark.airflow.ui.access import Readable
+
+    app = plugin.app.create_app()
+
+    def newest(pipeline: Readable) -> RowOrigin:
+        raise NotImplementedError
+
+    app.add_api_route("/pipelines/{pipeline}/newest-rows", newest)
+    assert [found.split(":")[0] for found in forgotten(plugin, app)] == ["GET /pipelines/{pipeline}/newest-rows"] * 2
+
+
+@pytest.mark.parametrize("setting", SEEN_BY)
+@pytest.mark.parametrize("role", ["viewer", "user", "admin"])
+def test_payloads_are_seen_by_permission(
+    plugin: Any,
+    client: Client,
+    filled: AirflowDiskPipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    role: str,
+) -> None:
+    monkeypatch.setenv("TIDEMARK_PAYLOADS", setting)
+    plugin.shared.shared_context.cache_clear()
+    seen = SEEN_BY[setting][role]
+    for path in sorted(PAYLOADS):
+        answer = client("GET", path.format(**SAMPLE), role, **asked("GET", path))
+        expected = 403 if not seen else 404 if "/sinks/" in path else 200  # the pipeline has no sink
+        assert answer.status_code == expected, f"{path}: {answer.text}"
+        if not seen:
+            body = answer.json()
+            assert set(body) == {"error", "what", "safe", "next"} and all(body.values())
+            assert "trips" in body["what"] and ("trigger" in body["next"]) == (setting == "trigger")
+            assert "b1" not in answer.text
+    for path in (
+        "/pipelines/trips/checkpoints",
+        "/pipelines/trips/checkpoints/details/1",
+        "/pipelines/trips/dead-letters",
+    ):
+        assert client("GET", path, role).status_code == 200
+    [facts] = client("GET", "/pipelines", role).json()
+    assert facts["may_see_payloads"] is seen
+
+
+def test_a_comparison_has_counts_for_users_who_may_not_see_rows(client: Client, filled: AirflowDiskPipeline) -> None:
+    filled.drive("b1", 2)
+    checkpoints.run_once(filled.open_context(), "trips", PlanRequest(origin="twice"))
+    asked = {"params": {"left": "chk-1"}}
+    bodies = [client("GET", "/pipelines/trips/compare", role, **asked).json() for role in ("user", "viewer")]
+    seen, hidden = [body["operators"] for body in bodies]
+    assert [row["key"]["bus"] for operator in seen for row in operator["rows"]] == ["b1"]
+    assert all(operator["rows"] == [] for operator in hidden)
+    assert all(column["sum"] is column["largest"] is None for operator in hidden for column in operator["columns"])
+    counts = ("uid", "inserted", "changed", "deleted", "equal")
+    assert [[o[name] for name in counts] for o in hidden] == [[o[name] for name in counts] for o in seen]
+
+
+def test_payloads_of_an_unknown_pipeline_are_not_found_and_those_of_a_hidden_one_forbidden(
+    client: Client, filled: AirflowDiskPipeline
+) -> None:
+    for path in sorted(PAYLOADS):
+        unknown = path.format(**SAMPLE | {"pipeline": "unknown"})
+        assert client("GET", unknown, "admin", **asked("GET", path)).status_code == 404, path
+        assert client("GET", path.format(**SAMPLE), role=None, **asked("GET", path)).status_code == 401, path
 
 
 def test_who_has_no_role_sees_no_pipeline(client: Client, filled: AirflowDiskPipeline) -> None:
@@ -138,9 +272,26 @@ def test_names_that_nobody_knows_are_not_found(client: Client, filled: AirflowDi
         "/pipelines/trips/checkpoints/details/1/records?partition=secrets-0",
         "/pipelines/trips/checkpoints/details/1/dead-letters?uid=nothing",
         "/pipelines/trips/sinks/nothing/origin?checkpoint=1",
+        "/pipelines/nobody/compare",
+        "/pipelines/trips/compare",
+        "/pipelines/trips/compare?left=nothing",
+        "/pipelines/trips/states?checkpoint=99",
+        "/pipelines/trips/compare?left=%3Cscript%3E",
+        "/pipelines/trips/compare?left=chk-1&right=chk-9",
+        "/pipelines/trips/compare?left=chk-1&uid=nothing",
         "/static/nothing.js",
+        "/static/0123456789ab/nothing.js",
     ):
         assert client("GET", path, role="admin").status_code == 404, path
+
+
+def test_browsers_keep_the_bundle_below_its_version_only(client: Client) -> None:
+    plain = client("GET", "/static/page.js", role="viewer")
+    kept = client("GET", f"/static/{VERSION}/page.js", role="viewer")
+    other = client("GET", "/static/0123456789ab/page.js", role="viewer")
+    assert plain.text == kept.text == other.text
+    found = [answer.headers["cache-control"] for answer in (plain, other, kept)]
+    assert found == ["no-cache", "no-cache", "private, max-age=31536000, immutable"]
 
 
 def test_sizes_and_pages_are_capped(client: Client, filled: AirflowDiskPipeline) -> None:
@@ -156,6 +307,7 @@ def test_sizes_and_pages_are_capped(client: Client, filled: AirflowDiskPipeline)
         f"{below}/state/buses/origin?{'&'.join(['key=x'] * 17)}",
         f"{below}/restore-plan",
         f"{below}/backfill-plan",
+        f"{below}/states",
         f"{below}/checkpoints/details/1/records?limit=101",
         f"{below}/checkpoints/details/1/records?topic=other",
         f"{below}/checkpoints/details/1/records?partition=trips-0&start=0&end=99",
@@ -165,6 +317,9 @@ def test_sizes_and_pages_are_capped(client: Client, filled: AirflowDiskPipeline)
         f"{below}/checkpoints/details/1/dead-letters",
         f"{below}/checkpoints/details/1/dead-letters?uid=buses&limit=101",
         f"{below}/sinks/kept/origin",
+        f"{below}/compare?left=chk-1&limit=101",
+        f"{below}/compare?left={'x' * 81}",
+        f"{below}/compare?left=chk-1&more=1",
         f"{below}/sinks/kept/origin?checkpoint=1&where=nothing",
     ):
         assert client("GET", path, role="admin").status_code == 422, path
@@ -224,9 +379,10 @@ def test_the_answers_are_the_same_when_the_database_of_airflow_was_lost(
     below = [*(f"checkpoints{part}" for part in parts), "timelines", "savepoints", "state/buses/origin?key=b1"]
 
     def answers() -> list[Any]:
-        found = [client("GET", f"/pipelines/trips/{path}") for path in below]
+        found = [client("GET", f"/pipelines/trips/{path}", "admin") for path in below]
         assert {answer.status_code for answer in found} == {200}
         told = [answer.json() for answer in found]
+        del told[0]["verdict"]  # it follows the schedule of the DAG
         told[0]["health"] = {name: told[0]["health"][name] for name in ("live", "newest", "lag", "failures_in_row")}
         return told
 
@@ -248,9 +404,10 @@ def test_hostile_names_are_data_in_json_that_no_browser_takes_for_a_page(
 ) -> None:
     answer = client("GET", "/pipelines/trips/savepoints")
     assert answer.json()[0]["note"] == answer.json()[0]["owner"] == HOSTILE
-    row = client("GET", "/pipelines/trips/state/buses/origin", params={"key": HOSTILE}).json()
+    row = client("GET", "/pipelines/trips/state/buses/origin", "admin", params={"key": HOSTILE}).json()
     assert row["row"]["bus"] == HOSTILE
-    [record] = client("GET", "/pipelines/trips/checkpoints/details/1/records?after=trips-0:1").json()["records"]
+    records = client("GET", "/pipelines/trips/checkpoints/details/1/records?after=trips-0:1", "admin")
+    [record] = records.json()["records"]
     assert "<script>" in record["value"]["text"] and "\u202e" not in record["value"]["text"]
     assert answer.headers["content-type"] == "application/json"
     assert client("GET", "/pipelines/trips/checkpoints").json()["history"][0]["origin"] == HOSTILE
@@ -264,6 +421,9 @@ def test_the_bundle_is_served_as_modules(client: Client, plugin: Any) -> None:
         answer = client("GET", "/" + app["bundle_url"].partition("/")[2])
         assert answer.headers["content-type"].startswith("text/javascript")
         assert f"globalThis.{app['name']} = " in answer.text
+        for name in {"icon", "icon_dark_mode"} & app.keys():
+            answer = client("GET", "/" + app[name].partition("/")[2])
+            assert answer.headers["content-type"] == "image/svg+xml" and answer.text.startswith("<svg")
 
 
 def test_airflow_finds_one_plugin_and_imports_none_of_its_parts_alone(

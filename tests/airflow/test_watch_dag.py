@@ -1,7 +1,7 @@
 """The watch DAG by `dag.test()`: who is late is told at the asset, by the notifier and in red; no DAG run is needed."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from tidemark.ports import PlanRequest
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 HERE = Path(__file__).parent
 HOUR = 3_600_000
+DAYS = 24 * HOUR
 _serial = count(1)
 Run = Callable[[], Any]
 
@@ -84,6 +85,65 @@ def test_who_is_on_time_or_has_no_deadline_is_green(
     assert states(found) == {"look": "success", "late": "success"}
     assert events(found) == []
     assert notes() == []
+
+
+@pytest.fixture
+def pause(airflow_home: Path) -> Iterator[Callable[[bool], None]]:
+    """Pauses or unpauses the DAG of the trips, which runs daily; at the end it is as it was."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    def write(paused: bool) -> bool:
+        with create_session() as session:
+            dag = session.get(DagModel, "trips")
+            assert dag is not None
+            was = bool(dag.is_paused)
+            dag.is_paused = paused
+        return was
+
+    was: list[bool] = []
+    yield lambda paused: was.append(write(paused))
+    if was:
+        write(was[0])
+
+
+def test_without_a_deadline_the_schedule_decides_unless_the_dag_is_paused(
+    world: AirflowPipeline, run: Run, notes: Any, pause: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    from tidemark.environment import SystemClock
+
+    monkeypatch.delenv("TIDEMARK_CHECKPOINT_DEADLINE", raising=False)
+    world.drive("a", 1)
+    checkpoints.run_once(world.open_context(), "trips", PlanRequest(origin="test"))
+    assert states(run())["late"] == "success"
+    now = SystemClock().now_ms()
+    midnight = (now // DAYS + 1) * DAYS
+    pause(False)
+    for ahead, late in ((midnight - now + 1, "success"), (midnight - now + DAYS + HOUR, "failed")):
+        with monkeypatch.context() as later:
+            later.setattr(SystemClock, "now_ms", lambda self, ahead=ahead: now + ahead)
+            assert states(run())["late"] == late
+            pause(True)
+            assert states(run())["late"] == "success", "a DAG that is paused is not late"
+            pause(False)
+    (told,) = notes()
+    assert (told["deadline_ms"], told["due_ms"]) == (None, midnight)
+    assert midnight + DAYS <= told["late_since_ms"] < midnight + DAYS + HOUR
+    assert "a run of its DAG has been due since" in caplog.text + "".join(capfd.readouterr())
+
+
+def test_the_dag_of_a_pipeline_may_have_another_name(airflow_home: Path) -> None:
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+    from tests.airflow.pipelines.trips import trips
+    from tidemark.airflow import watch_dag
+    from tidemark.airflow.deadline_dags import LookOperator
+
+    (look, _) = watch_dag([trips], dags={"trips": "nightly"}, dag_id="watch_nightly").tasks
+    assert isinstance(look, MappedOperator)
+    assert look.partial_kwargs["dags"] == {"trips": "nightly"} and look.operator_class is LookOperator
+    with pytest.raises(DeclarationError, match="names rides"):
+        watch_dag([trips], dags={"rides": "nightly"})
 
 
 def test_a_checkpoint_ends_it_and_a_stop_too(

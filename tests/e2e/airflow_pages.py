@@ -57,14 +57,32 @@ def api_server(home: Path, **settings: str) -> Iterator[AirflowServer]:
         home: its folder.
         **settings: of Tidemark, as in `checkpoint_deadline="1h"`.
     """
+    with running_server(home, prepare(home, **settings)) as server:
+        yield server
+
+
+def prepare(home: Path, **settings: str) -> dict[str, str]:
+    """Creates the database of Airflow. Returns the environment of its commands.
+
+    Args:
+        home: its folder.
+        **settings: see `api_server`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     env = environment(home, port) | {f"TIDEMARK_{name.upper()}": value for name, value in settings.items()}
     for command in (["db", "migrate"], ["dags", "reserialize"]):
         subprocess.run(airflow(*command), env=env, check=True, capture_output=True, timeout=PATIENCE)
-    server = AirflowServer(f"http://127.0.0.1:{port}", home)
-    command = airflow("api-server", "--workers", "1", "--host", "127.0.0.1", "--port", str(port))
+    return env
+
+
+@contextmanager
+def running_server(home: Path, env: dict[str, str]) -> Iterator[AirflowServer]:
+    """Runs an API server over a folder that `prepare` has filled."""
+    server = AirflowServer(env["AIRFLOW__API__BASE_URL"], home)
+    port = server.base.rpartition(":")[2]
+    command = airflow("api-server", "--workers", "1", "--host", "127.0.0.1", "--port", port)
     with process_group(command, home / "api-server.log", env=env) as process:
         _wait(server, process)
         yield server

@@ -123,9 +123,18 @@ class Page:
         )
         time.sleep(self.rest / 2)
 
+    def asked(self) -> dict[str, str]:
+        """What the fragment of the address says."""
+        found: dict[str, str] = self.script("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
+        return found
+
     def words(self) -> str:
         """What a page of ours says."""
         return str(self.script("document.querySelector('[data-page]').innerText"))
+
+    def form(self) -> str:
+        """What the open form says."""
+        return str(self.script("document.querySelector('[data-form]').innerText"))
 
     def resize(self, wide: int, high: int) -> None:
         """Gives the window another size."""

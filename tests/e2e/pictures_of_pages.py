@@ -1,12 +1,11 @@
 """The pictures of the pages, made anew after `make demo`: `python -m tests.e2e.pictures_of_pages`, with the stack up.
 
-Each view in both themes, in 256 colours, which makes them a third as large. With the word `late` only the page of a
-pipeline that is late: `tidemark down`, then up again with `TIDEMARK_CHECKPOINT_DEADLINE=1m`.
+Each view in both themes, in 256 colours, which makes them a third as large. `screenshots` has those of Airflow's own
+pages.
 """
 
 import base64
 import struct
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +22,21 @@ IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SIZE = (1280, 900)
 KEY = "N14228"
 PLACE = "/plugin/checkpoints#pipeline=flights&view="
+VIEWS = (
+    ("checkpoints-overview", "overview", "p99.9"),
+    ("checkpoints-history", "history", "chk-1"),
+    ("checkpoints-compare", "compare&left=timeline:t1&right=live", "Keys:"),
+    ("checkpoints-timelines", "timelines", "end-of-june"),
+    ("checkpoints-retention", "retention", "one of the last"),
+    ("checkpoints-letters", "letters&operator=aircraft&reason=null_key", "the newest first"),
+    ("checkpoints-restore", "overview&form=restore&from=chk-6", "leave the live timeline"),
+    ("checkpoints-columns", "columns&column=aircraft.worst_delay", "arrival_delay"),
+)
+"""Pictures of a view as its address opens it, and a text to wait for."""
 
 
 def main() -> None:
-    """Makes all pictures, or those of a pipeline that is late."""
+    """Makes all pictures."""
     settings = load_settings()
     login = load_credentials(settings.home)
     assert login is not None, "tidemark up"
@@ -34,43 +44,37 @@ def main() -> None:
     runs = api.get("dags/flights/dagRuns", state="success", order_by="-run_after", limit=1)["dag_runs"]
     for theme, behind in (("light", ""), ("dark", "-dark")):
         with chromium(settings.airflow_address, api._token, SIZE, theme) as page:
-            late = "late" in sys.argv
-            for name in overdue(page) if late else views(page, quote(runs[0]["dag_run_id"], safe="")):
+            for name in views(page, quote(runs[0]["dag_run_id"], safe="")):
                 image = page.call("Page.captureScreenshot", format="png")["data"]
                 (IMAGES / f"{name}{behind}.png").write_bytes(small(base64.b64decode(image)))
 
 
 def views(page: Page, run: str) -> Iterator[str]:
     """Goes from view to view; yields what each picture is called."""
-    _go(page, f"{PLACE}overview", "p99.9")
-    yield "checkpoints-overview"
-    _go(page, f"{PLACE}history", "chk-1")
-    yield "checkpoints-history"
-    _go(page, f"{PLACE}timelines", "end-of-june")
-    page.click("Dispose…", "button")
-    page.sees("Needed by")
-    yield "checkpoints-timelines"
-    _go(page, f"{PLACE}origin", "Which row?")
-    page.fills("tail_number", KEY)
-    page.click("Where does it come from?", "button")
+    for name, place, text in VIEWS:
+        _go(page, f"{PLACE}{place}", text)
+        yield name
+    _go(page, f"{PLACE}timelines&form=transform&from=end-of-june", "Add a query for…")
+    page.picks("Add a query for…", "routes")
+    page.sees("Returns, per key")
+    yield "checkpoints-transform"
+    _go(page, f"{PLACE}checkpoint&checkpoint=6", "manifest")
+    page.click("Operators", "button")
+    page.sees("rotations")
+    yield "checkpoint-operators"
+    _go(page, f"{PLACE}origin&uid=aircraft&key={KEY}", "Show the records")
     page.click("Show the records", "button")
     page.wait("!!document.querySelector('[data-records] table')")
     yield "checkpoint-records"
-    for word in ("Hide the records", "The change before"):
-        page.click(word, "button")
-    page.wait("document.querySelectorAll('[data-origin]').length === 2")
+    page.click("Hide the records", "button")
+    page.wait("!!document.querySelector('[data-changed]')")
     yield "checkpoint-row-to-source"
     _go(page, f"/dags/flights/runs/{run}/plugin/checkpoint", "operators")
     page.script("document.querySelector('[data-node=\"state aircraft\"]').focus()")
     page.press("Enter", 13)
     yield "checkpoint-lineage"
-
-
-def overdue(page: Page) -> Iterator[str]:
-    """The overview of a pipeline that is late."""
-    page.resize(SIZE[0], 400)
-    _go(page, f"{PLACE}overview", "! late")
-    yield "checkpoints-late"
+    _go(page, "/", "No pipeline is late")
+    yield "home"
 
 
 def _go(page: Page, path: str, text: str) -> None:

@@ -1,30 +1,42 @@
-"""The pictures of the how-tos, made anew: `python -m tests.e2e.screenshots` with the stack up and an empty warehouse.
+"""The pictures of Airflow's own pages: `python -m tests.e2e.screenshots` after `make demo`, with the stack up.
 
-Loads the flights, makes three checkpoints and a savepoint, then does in Chromium what the pages say. The backfill has
-something to show because `LATE` of `include/pipelines/flights.py` is to be changed when the script asks for it.
+Does in Chromium what the how-tos say. The backfill has something to show because `LATE` of the flights is another
+number while the script runs. At the end one flight of no distance is sent, which the gate refuses, so throw the demo's
+warehouse away afterwards.
 """
 
+import json
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from confluent_kafka import Producer
+
 from devstack.credentials import ADMIN, load_credentials
-from devstack.demo.topic import DataSet, load
 from tests.e2e.chromium import Page, chromium
 from tidemark.cli.airflow_api import AirflowApi
-from tidemark.context import Context, open_context
-from tidemark.errors import NotFoundError
-from tidemark.model.retention.savepoint import SavepointRequest
-from tidemark.operations import checkpoints, savepoints
-from tidemark.ports import PlanRequest
-from tidemark.settings import load_settings
+from tidemark.settings import Settings, load_settings
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "docs" / "images"
+FLIGHTS = ROOT / "include" / "pipelines" / "flights.py"
 DIALOG = ".chakra-dialog__content"
+SAVEPOINT = "end-of-june"
 PATIENCE = 900.0
-STEPS, QUESTION = (325, 65, 510), (325, 65, 680)
+STEPS, QUESTION = (325, 65, 510), (325, 65, 725)
 """What is cut off: the pixels left of, above and below."""
+NOWHERE = {
+    "tail_number": "N14228",
+    "carrier": "UA",
+    "flight": 1545,
+    "origin": "EWR",
+    "destination": "EWR",
+    "distance": 0,
+    "scheduled_at": "2014-01-01T10:00:00Z",
+}
+"""A flight that the gate refuses."""
 
 
 def main() -> None:
@@ -33,33 +45,29 @@ def main() -> None:
     login = load_credentials(settings.home)
     assert login is not None, "tidemark up"
     api = AirflowApi(settings.airflow_address, ADMIN, login.airflow_admin_password)
-    prepare(open_context(settings))
-    for dag in ("savepoint", "restore", "backfill"):
-        api.patch(f"dags/{dag}", {"is_paused": False})
     api.get("version")
     token = api._token
     with chromium(settings.airflow_address, token) as page:
         forms(page)
-        input("change LATE in the flights, then press Enter: ")
-        run = backfill(page, api)
-    with chromium(settings.airflow_address, token, size=(1300, 700)) as page:
-        progress(page, api, run)
+        with another_code():
+            run = backfill(page, api)
+            with chromium(settings.airflow_address, token, size=(1300, 880)) as wide:
+                progress(wide, api, run)
+    with chromium(settings.airflow_address, token, size=(1430, 833)) as page:
+        assets(page, api)
+    with chromium(settings.airflow_address, token, size=(1430, 505)) as page:
+        refusal(page, api, settings)
 
 
-def prepare(context: Context) -> None:
-    """Three months, and a savepoint of the first one."""
-    for data_set in (DataSet.AIRLINES, DataSet.PLANES, DataSet.FLIGHTS):
-        load(data_set)
-    for month in (2, 3, 4):
-        end = datetime(2013, month, 1, 5, tzinfo=UTC)
-        checkpoints.run_once(
-            context, "flights", PlanRequest(origin="pictures", interval_end=end, until_interval_end=True)
-        )
+@contextmanager
+def another_code() -> Iterator[None]:
+    """Another release of the flights: a departure is late after five minutes more."""
+    text = FLIGHTS.read_text()
     try:
-        savepoints.open_savepoints(context, "flights").get("before-the-bug")
-    except NotFoundError:
-        request = SavepointRequest(name="before-the-bug", owner="me", origin="pictures", checkpoint=1)
-        savepoints.open_savepoints(context, "flights").create(request)
+        FLIGHTS.write_text(text.replace("LATE = 30", "LATE = 35"))
+        yield
+    finally:
+        FLIGHTS.write_text(text)
 
 
 def trigger(page: Page, dag: str) -> None:
@@ -72,22 +80,22 @@ def trigger(page: Page, dag: str) -> None:
 def forms(page: Page) -> None:
     """The forms as the pages fill them in; none is sent."""
     trigger(page, "savepoint")
-    for field, text in (("name", "before-upgrade"), ("checkpoint", "chk-2"), ("expires", "90d")):
+    for field, text in (("name", "before-upgrade"), ("checkpoint", "chk-6"), ("expires", "90d")):
         page.types(f"element_{field}", text)
     page.picture(IMAGES / "airflow-savepoint.png", DIALOG)
     trigger(page, "restore")
-    page.types("element_checkpoint", "chk-2")
+    page.types("element_checkpoint", "chk-6")
     page.picture(IMAGES / "airflow-restore.png", DIALOG)
     trigger(page, "flights")
     page.click("Run this Dag for a range", "label")
     page.sees("Reprocess Behavior")
     page.click("All Runs", "label")
-    for date in ("2013/02/01", "2013/03/31"):  # the first one is filled in when the second one is asked for
+    for date in ("2013/07/01", "2013/12/31"):  # the first one is filled in when the second one is asked for
         page.dates(0, date)
     page.click("Override parameters", "label")
     page.click("Run Parameters", "button")
     page.click("Restore a savepoint first", "button")
-    page.types("element_savepoint", "before-the-bug")
+    page.types("element_savepoint", SAVEPOINT)
     page.types("element_restore_id", "r1")
     page.picture(IMAGES / "airflow-own-backfill.png", DIALOG)
 
@@ -95,7 +103,7 @@ def forms(page: Page) -> None:
 def backfill(page: Page, api: AirflowApi) -> str:
     """The form of the DAG, filled in and sent; returns the run."""
     trigger(page, "backfill")
-    page.types("element_savepoint", "before-the-bug")
+    page.types("element_savepoint", SAVEPOINT)
     page.chooses("element_mode", "approval")
     page.picture(IMAGES / "airflow-backfill.png", DIALOG)
     before = {run["dag_run_id"] for run in api.get("dags/backfill/dagRuns", limit=100)["dag_runs"]}
@@ -107,21 +115,43 @@ def backfill(page: Page, api: AirflowApi) -> str:
 
 
 def progress(page: Page, api: AirflowApi, run: str) -> None:
-    """What the run shows when it has repeated all, and the question."""
-    wait_for(api, run, "approve", "awaiting_input")
-    page.open(f"/dags/backfill/runs/{run}/tasks/repeat/mapped", "2 Task Instances")
+    """What the run shows when it has repeated all, and the question; it is rejected."""
+    wait_for(api, f"backfill/dagRuns/{run}/taskInstances/approve", "awaiting_input")
+    page.open(f"/dags/backfill/runs/{run}/tasks/repeat/mapped", "6 Task Instances")
     page.picture(IMAGES / "airflow-backfill-steps.png", cut=STEPS)
     page.open(f"/dags/backfill/runs/{run}/tasks/approve/required_actions", "Approve")
     page.picture(IMAGES / "airflow-backfill-approve.png", cut=QUESTION)
-    page.click("Approve", "button")
-    wait_for(api, run, "promote", "success")
+    page.click("Reject", "button")
+    wait_for(api, f"backfill/dagRuns/{run}", "success")
 
 
-def wait_for(api: AirflowApi, run: str, task: str, state: str) -> None:
-    """Waits until a task of a backfill is in a state."""
+def assets(page: Page, api: AirflowApi) -> None:
+    """The graph of the asset of a checkpoint."""
+    (asset,) = (
+        a for a in api.get("assets", name_pattern="flights/checkpoint")["assets"] if a["name"][-10:] != "completed"
+    )
+    page.call("Page.navigate", url=f"{page.base}/assets/{asset['id']}")  # this page has no search
+    page.sees("Asset Events")
+    page.picture(IMAGES / "airflow-assets.png")
+
+
+def refusal(page: Page, api: AirflowApi, settings: Settings) -> None:
+    """The log of the gate's task after a record that it does not let through."""
+    producer = Producer({"bootstrap.servers": settings.kafka_address})
+    producer.produce("flights", json.dumps(NOWHERE).encode())
+    assert producer.flush(30) == 0
+    run = quote(api.post("dags/flights/dagRuns", {"logical_date": None})["dag_run_id"], safe="")
+    wait_for(api, f"flights/dagRuns/{run}", "failed")
+    page.open(f"/dags/flights/runs/{run}/tasks/validate", "EXPECTATION_FAILED")
+    page.script("document.querySelector('[aria-label$=\"scroll to top\"]').click()")
+    page.picture(IMAGES / "airflow-refused.png")
+
+
+def wait_for(api: AirflowApi, what: str, state: str) -> None:
+    """Waits until a run or a task is in a state."""
     deadline = time.monotonic() + PATIENCE
-    while api.get(f"dags/backfill/dagRuns/{run}/taskInstances/{task}")["state"] != state:
-        assert time.monotonic() < deadline, f"{task} does not become {state}"
+    while api.get(f"dags/{what}")["state"] != state:
+        assert time.monotonic() < deadline, f"{what} does not become {state}"
         time.sleep(1.0)
 
 

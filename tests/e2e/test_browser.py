@@ -19,6 +19,7 @@ from tests.e2e.test_scheduler import DAY, PATIENCE, Sent, finished
 from tests.support.prerequisites import needs_chromium
 from tidemark.context import Context, open_context
 from tidemark.operations import reads, savepoints, timelines
+from tidemark.web import previews
 
 pytestmark = [
     pytest.mark.e2e,
@@ -93,9 +94,9 @@ def sent_run(page: Page) -> str:
 def succeeds(page: Page) -> str:
     """Watches the run of a form on the page until the scheduler has completed it; returns the run."""
     run = sent_run(page)
-    page.wait("/success|failed/.test(document.querySelector('[data-run]').innerText)")
-    told = page.script("document.querySelector('[data-run]').innerText")
-    assert "success" in told, told
+    page.wait("/^(success|failed)$/.test(document.querySelector('[data-run]').dataset.runState)")
+    reported = page.script("document.querySelector('[data-run]').innerText")
+    assert "Success" in reported, reported
     return run
 
 
@@ -141,8 +142,9 @@ def test_checkpoint_now_reads_what_has_come(stack: Stack, context: Context, page
     send(stack, [*FIRST, *SECOND])
     page.view("parcels", "view=overview", "Checkpoint now")
     page.click("Checkpoint now", "button")
-    page.click("Trigger", "form button[type=submit]")
+    page.click("Checkpoint now", "form button[type=submit]")
     run = succeeds(page)
+    page.sees("Created chk-2")
     newest = reads.get_checkpoint(context, "parcels")
     assert (newest.id, newest.plan.origin, newest.plan.parent) == (2, run, 1)
     assert depots(context, 2) == oracle([*FIRST, *SECOND])
@@ -153,8 +155,8 @@ def backfill(page: Page, context: Context) -> str:
     """A backfill from the savepoint is on its way, sent by its row's button."""
     page.view("parcels", "view=timelines", "before")
     page.click("Backfill…", "td button")
-    page.sees("Will be repeated")
-    assert "chk-2" in page.words()
+    page.sees("Checkpoints to repeat")
+    assert "chk-2" in page.form()
     page.click("Backfill", "form button[type=submit]")
     return sent_run(page)
 
@@ -178,8 +180,9 @@ def test_a_row_is_followed_to_its_offsets_and_its_records(page: Page, backfill: 
     page.click("Show the records", "button")
     page.wait("!!document.querySelector('[data-records] table')")
     told = page.words()
-    assert "1 record is shown, of 3 looked at. The offsets were read to their end." in told
-    assert "<script>window.pwned=1</script>" in told and '"grams": 2' in told
+    assert "1 match in 3 records (whole range searched)" in told
+    assert "<script>window.pwned=1</script>" in told
+    assert page.script("document.querySelector('[data-records] [data-field=grams]').innerText") == "grams 2"
     page.click("The change before", "button")
     page.wait("!!document.querySelector('[data-origin=\"1\"]')")
     page.picks("Row of", "sink heavy")
@@ -189,16 +192,19 @@ def test_a_row_is_followed_to_its_offsets_and_its_records(page: Page, backfill: 
     page.wait("!!document.querySelector('[data-row]')")
     page.click("Show the record", "button")
     page.wait("!!document.querySelector('[data-records] table')")
-    assert '"grams": 7' in page.words() and page.script("document.querySelectorAll('[data-row]').length") == 1
+    assert page.script("document.querySelector('[data-records] [data-field=grams]').innerText") == "grams 7"
+    assert page.script("document.querySelectorAll('[data-row]').length") == 1
     assert page.script("typeof window.pwned") == "undefined"
     assert page.script("document.querySelectorAll('[data-page] script').length") == 0
 
 
 def test_dead_letters_are_shown_with_their_reason(page: Page, backfill: str) -> None:
     page.view("parcels", "view=checkpoint&checkpoint=1", "Dead letters")
-    page.click("Dead letters", "button[role=tab]")
-    page.wait("document.querySelectorAll('[data-letters] tbody tr').length === 2")
-    assert page.words().count("null_key") == 2, "each of the two operators has the key"
+    page.click("Dead letters", "[data-details] [role=tab]")
+    page.wait("document.querySelectorAll('[data-reason=null_key]').length === 2")
+    assert page.script("document.querySelector('[data-rejected]').dataset.rejected") == "1", "one record, two operators"
+    page.click("null_key", "button")
+    page.wait("document.querySelectorAll('[data-letters] tbody tr').length === 1")
 
 
 def test_the_backfill_was_completed_and_left_the_live_timeline_alone(
@@ -228,7 +234,7 @@ def test_a_savepoint_that_nothing_needs_any_more_is_disposed(context: Context, p
     page.view("parcels", "view=timelines", "Dispose…")
     page.click("Dispose…", "td button")
     page.sees("Needed by")
-    page.click("Dispose", "[data-disposal] button")
+    page.click("Dispose of savepoint", "[data-disposal] button")
     page.sees("No savepoints")
     assert savepoints.open_savepoints(context, "parcels").list() == []
     assert reads.get_checkpoint(context, "parcels", 1).id == 1, "its checkpoint stays"
@@ -237,9 +243,14 @@ def test_a_savepoint_that_nothing_needs_any_more_is_disposed(context: Context, p
 def test_a_restore_shows_its_plan_and_is_done(context: Context, page: Page) -> None:
     page.view("parcels", "view=checkpoint&checkpoint=1", "Restore…")
     page.click("Restore…", "[data-details] button")
-    page.sees("Stays on it")
-    assert "[4, 7)" in page.words()
-    page.click("Restore chk-1", "form button[type=submit]")
+    page.sees("stays restorable")
+    page.click("Details", "summary")
+    assert "[4, 7)" in page.form()
+    page.click("Dry run", "form button")
+    succeeds(page)
+    page.sees("nothing was changed")
+    page.click("Restore", "form button[type=submit]")
+    page.wait("document.body.innerText.replace(/\\s+/g, ' ').includes('Began timeline t2')")
     run = succeeds(page)
     live = next(b for b in timelines.list_timelines(context, "parcels") if b.is_live)
     assert live.genesis is not None
@@ -247,11 +258,14 @@ def test_a_restore_shows_its_plan_and_is_done(context: Context, page: Page) -> N
     assert live.genesis.request == run
 
 
-def test_retention_shows_its_plan_before_it_runs(stack: Stack, context: Context, page: Page) -> None:
-    page.view("parcels", "view=timelines", "Storage and retention")
-    page.click("Look at every file", "button")
-    page.sees("Would be released")
-    assert "keep_last(1)" in page.words()
+def test_retention_shows_its_calendar_before_it_runs(stack: Stack, context: Context, page: Page) -> None:
+    page.view("parcels", "view=retention", "Next retention")
+    page.wait("!!document.querySelector('[data-calendar=declared]')")
+    released = ", ".join(previews.preview_retention(context, "parcels").released) or "nothing"
+    words = " ".join(page.words().split())
+    assert "keep_last(1)" in words and f"Releases {released}" in words, words
+    page.click("Scan storage", "button")
+    page.sees("Deleted by it at once")
     assert runs(stack, "retention") == [], "looking runs nothing"
     page.click("Run retention…", "button")
     page.click("Run retention", "form button[type=submit]")

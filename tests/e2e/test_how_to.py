@@ -254,6 +254,21 @@ def test_patch_a_savepoint(reader: Reader) -> None:
     assert after == {k: n for k, n in wanted.items() if k != max(before)}
 
 
+def test_transform_a_savepoint(reader: Reader) -> None:
+    reader.goes_on_until(2)
+    reader.follows("transform-a-savepoint.md")
+    shown = "tidemark state show flights routes --limit 100000 --json --savepoint"
+    before, after, wider = (
+        json.loads(reader.types(f"{shown} {name}").stdout) for name in ("end-of-january", "new-york", "wider")
+    )
+    wanted: dict[str, int] = {}
+    for row in before:
+        wanted[row["destination"]] = wanted.get(row["destination"], 0) + row["flights"]
+    assert {(r["origin"], r["destination"]): r["flights"] for r in after} == {("NYC", d): n for d, n in wanted.items()}
+    assert len(before) > len(after)
+    assert wider == before
+
+
 def test_backfill_from_a_savepoint(reader: Reader) -> None:
     corrected = reader.folder.parent / "corrected" / "include" / "pipelines"
     shutil.copytree(ROOT / "include" / "pipelines", corrected, ignore=shutil.ignore_patterns("__pycache__"))

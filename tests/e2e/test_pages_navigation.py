@@ -165,7 +165,7 @@ def test_details_are_in_sight_by_every_way(page: Page, size: tuple[int, int]) ->
     for address in ("view=checkpoint&checkpoint=3", "view=history&checkpoint=3"):
         page.view("trips", address, "on t1")
         assert in_sight(page, "[data-details='3']"), address
-    page.view("trips", "view=overview", "Latest failed")
+    page.view("trips", "view=overview&scope=all", "Latest failed")
     page.click("chk-4", "section button")
     page.sees("the broker was away")
     assert place(page)[1]["view"] == "checkpoint" and in_sight(page, "[data-details='4']")
@@ -174,6 +174,17 @@ def test_details_are_in_sight_by_every_way(page: Page, size: tuple[int, int]) ->
     page.click("chk-12", "tr th")
     page.wait("!!document.querySelector('[data-details=\"12\"]')")
     assert in_sight(page, "[data-details='12']"), "although the table was scrolled"
+
+
+@pytest.mark.parametrize("wide", [1440, 390])
+def test_the_newest_dot_of_the_timelines_is_in_sight(page: Page, wide: int) -> None:
+    page.resize(wide, 844)
+    page.view("trips", "view=timelines", "Choose a checkpoint")
+    newest = "[...document.querySelectorAll('[data-dot]')].pop()"
+    page.wait(f"!!{newest}")
+    dot, around = (f"{e}.getBoundingClientRect()" for e in (newest, f"{newest}.closest('svg').parentElement"))
+    assert page.script(f"{dot}.left > {around}.left && {dot}.right < {around}.right")
+    assert page.script(f"{dot}.left - {around}.left > {around}.width / 2") or wide == 1440, "and those before it"
 
 
 def test_a_checkpoint_that_is_unknown_says_so_in_sight(page: Page) -> None:
@@ -213,3 +224,40 @@ def test_a_run_plans_then_runs_then_is_completed_while_somebody_looks(page: Page
     page.wait("!!document.querySelector('[data-status=COMPLETED]')")
     assert page.script("document.querySelector('[data-progress]')") is None
     page.wait("document.querySelector('[data-node=manifest]').textContent.includes('completed')")
+
+
+def test_before_the_first_checkpoint_a_run_plans_and_the_page_says_how_to_begin(page: Page, site: Site) -> None:
+    body = {"logical_date": None, "dag_run_id": "first"}
+    site.server.ask("POST", "/api/v2/dags/trips/dagRuns", body, site.server.token())
+    folder = site.world.line.root / "trips"
+    aside = folder.rename(site.server.home / "aside")
+    try:
+        page.call("Page.navigate", url=f"{page.base}/dags/trips/runs/first/plugin/checkpoint")
+        page.sees("Planning…")
+        assert "no pipeline" not in page.words()
+        page.call("Page.navigate", url=page.base + PATH)
+        page.sees("No pipeline has made a checkpoint yet")
+    finally:
+        aside.rename(folder)
+
+
+def test_an_error_stands_below_the_heading_of_its_page(page: Page) -> None:
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/tidemark/pipelines*", "*/tidemark/verdicts*"])
+    for path, heading in ((PATH, "h1"), ("/", "[data-page=home] h2")):
+        page.call("Page.navigate", url=page.base + path)
+        page.sees("Airflow does not answer")
+        assert page.script(f"document.querySelector('{heading}').innerText") == "Checkpoints"
+
+
+def test_damage_is_said_once(page: Page, site: Site) -> None:
+    site.world.checkpoint("damaged")
+    manifest = max((site.world.folder / "timelines/t2").glob("*.json"))
+    whole = manifest.read_bytes()
+    try:
+        manifest.write_bytes(whole[:-40])
+        page.view("trips", "view=overview&scope=all", "1 damaged")
+        page.wait("document.querySelectorAll('[data-page] [role=alert]').length === 1")
+        assert page.words().count("object damaged") == 2, "in the verdict, and with what to do next"
+    finally:
+        manifest.write_bytes(whole)

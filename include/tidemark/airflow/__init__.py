@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidemark.airflow.savepoint_dags import savepoint_dag
     from tidemark.airflow.stop_dags import resume_dag, stop_dag
     from tidemark.airflow.timeline_dags import close_dag, promote_dag
+    from tidemark.airflow.transform_dags import transform_dag
     from tidemark.coordinator.checkpoints.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "retention_dag",
     "savepoint_dag",
     "stop_dag",
+    "transform_dag",
     "watch_dag",
 ]
 
@@ -76,6 +78,7 @@ _HOMES = {
     "retention_dag": "tidemark.airflow.retention_dags",
     "savepoint_dag": "tidemark.airflow.savepoint_dags",
     "stop_dag": "tidemark.airflow.stop_dags",
+    "transform_dag": "tidemark.airflow.transform_dags",
     "watch_dag": "tidemark.airflow.deadline_dags",
 }
 

@@ -43,6 +43,7 @@ def backfill_dag(pipelines: Sequence[Pipeline], *, dag_id: str = "backfill", **o
         dag_id,
         description="Backfill from a savepoint: repeat, compare, promote",
         schedule=None,
+        is_paused_upon_creation=False,
         catchup=False,
         params=form(names),
         doc_md=_PAGE,

@@ -18,7 +18,7 @@ from tidemark.airflow.checkpoint_tasks import (
 )
 from tidemark.airflow.dag_docs import explain
 from tidemark.airflow.dag_options import TASK_CALLBACKS, Callbacks, SharedOptions, join_callbacks, shared_arguments
-from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout, keep_announced
+from tidemark.airflow.failure_callbacks import abort_after_last_try, abort_after_timeout, keep_announced, keep_error
 from tidemark.airflow.retries import StrategyName, restart_strategy, retry_arguments
 from tidemark.airflow.schedules import Schedule, check_schedule, describe_schedule, has_intervals, make_timetable
 from tidemark.airflow.task_names import COMPLETE, FOLD, PLAN, VALIDATE
@@ -191,7 +191,7 @@ def _tasks(pipeline: Pipeline, chosen: _Chosen) -> None:
             inlets=[*assets.topics, *assets.states],
             outlets=[*assets.changed, *assets.sent_ahead],
             attempt_timeout=round(pipeline.checkpoint_timeout.total_seconds() * 1000),
-            **_callbacks(chosen, on_failure_callback=give_up),
+            **_callbacks(chosen, on_failure_callback=[keep_error, give_up]),
             **{**shared, "execution_timeout": None},
         ),
         ValidateOperator(task_id=VALIDATE, doc_md=ValidateOperator.__doc__, tolerable=tolerable, **shared),

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from airflow.sdk import BaseOperator
 
+from tidemark.airflow.failure_callbacks import keep_error
 from tidemark.errors import DeclarationError
 
 Callback = Callable[[Any], None]
@@ -55,6 +56,8 @@ PROTECTED: dict[str, str] = {
 """The entries of `default_args` that would break the protocol of a checkpoint, each with what to do instead."""
 TASK_CALLBACKS = ("on_failure_callback", "on_success_callback")
 """Callbacks that Tidemark's tasks have too."""
+ERROR_CALLBACKS = ("on_failure_callback", "on_retry_callback")
+"""Callbacks after a failed try; Tidemark's own stores the error for the pages."""
 
 
 class SharedOptions(TypedDict, total=False):
@@ -130,4 +133,6 @@ def shared_arguments(own_tags: Sequence[str], options: SharedOptions) -> dict[st
     pool = options.get("pool")
     if pool is not None:
         defaults["pool"] = pool
+    for name in ERROR_CALLBACKS:
+        defaults[name] = join_callbacks(keep_error, defaults.get(name))
     return {"tags": join_tags(own_tags, options.get("tags") or ()), "default_args": defaults}

@@ -7,8 +7,9 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.airflow_metrics import observe
-from tidemark.airflow.task_names import FAILURE_COUNT, PLAN
+from tidemark.airflow.task_names import FAILURE_COUNT, PLAN, TASK_ERROR
 from tidemark.errors import CheckpointExpiredError, TidemarkError
+from tidemark.redaction import redact
 
 if TYPE_CHECKING:
     from tidemark.context import Context as TidemarkContext
@@ -18,6 +19,42 @@ _log = logging.getLogger(__name__)
 
 PUBLISHED = "published"
 """The key under which task `plan` keeps the names of the checkpoints that it published."""
+LONGEST = 4_000
+"""Characters of a stored line of an error."""
+
+
+def keep_error(context: Context) -> None:
+    """Callback of every task for when a try has failed: stores the class and the three lines of the error."""
+    store, error = context.get("task_state_store"), context.get("exception")
+    if store is None or error is None:
+        return
+    what, safe, after = (line[:LONGEST] for line in three_lines(error))
+    cause = cause_of(error)
+    kind = type(cause).__name__ if isinstance(cause, BaseException) else None
+    number = context["ti"].try_number
+    store.set(TASK_ERROR, {"try": number, "error": kind, "what": what, "safe": safe, "next": after})
+
+
+def cause_of(error: BaseException | str | None) -> BaseException | str | None:
+    """The error itself, not the AirflowFailException that ends the tries of a task because of it."""
+    return error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
+
+
+def three_lines(error: BaseException | str) -> tuple[str, str, str]:
+    """The failure, the intact parts and the next step; the last two are empty if the error does not say.
+
+    >>> three_lines(TidemarkError("the bucket is away", next="retry."))
+    ('the bucket is away', 'nothing was written.', 'retry.')
+    >>> three_lines(KeyError("bus"))
+    ("KeyError: 'bus'", '', '')
+    """
+    text = redact(str(error))
+    before, marked, after = text.rpartition("\nNext: ")
+    if not marked:
+        plain = isinstance(error, str | AirflowFailException)
+        return (text if plain else f"{type(error).__name__}: {text}"), "", ""
+    what, _, safe = before.rpartition("\nSafe: ")
+    return what or safe, safe if what else "", after
 
 
 def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> None:
@@ -33,8 +70,7 @@ def abort_after_last_try(pipeline: str, tolerable: int, context: Context) -> Non
     from tidemark.coordinator.checkpoints.failure_policy import classify
     from tidemark.operations import checkpoints
 
-    error = context.get("exception")
-    cause = error.__cause__ if isinstance(error, AirflowFailException) and error.__cause__ else error
+    cause = cause_of(context.get("exception"))
     if not isinstance(cause, BaseException):
         cause = TidemarkError(str(cause or "the task was killed"), next="read the task's log.")
     opened = _open_tidemark()

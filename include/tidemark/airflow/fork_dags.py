@@ -39,7 +39,7 @@ class ForkConf(BeginningConf):
             UsageError: `source` is empty.
         """
         from tidemark.errors import UsageError
-        from tidemark.operations.patch import source_of
+        from tidemark.operations.savepoint_states.patch import source_of
 
         if not self.source:
             raise UsageError("source is missing", next="give source: a savepoint, or a checkpoint such as chk-17.")

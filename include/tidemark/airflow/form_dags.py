@@ -86,6 +86,7 @@ def form_dag(kind: FormKind, pipelines: Sequence[Pipeline], options: FormOptions
         shared_options.pop("dag_id", kind.name),
         description=kind.summary,
         schedule=None,
+        is_paused_upon_creation=False,  # a form that starts nothing by itself
         catchup=False,
         max_active_runs=1,
         params=dict(kind.fields(names)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 from airflow.sdk import DAG, Context, Param
 from pydantic import Field
 
+from tidemark.airflow.checkpoint_tasks import Ids
 from tidemark.airflow.form_answers import number_field, pipeline_field, switch, text_field
 from tidemark.airflow.form_dags import FormKind, FormOptions, form_dag
 from tidemark.airflow.task_names import PLAN
@@ -79,6 +80,10 @@ class PlanRedriveOperator(PlanVerbOperator[RedriveConf]):
         found = redriving.find_asked(opened, conf.pipeline, _origin(context))
         return found or redriving.plan_redrive(opened, conf.pipeline, conf.request(_origin(context)))
 
+    def result(self, answer: object) -> Ids:
+        """How many letters there are, and the verdict of the current code on them."""
+        return _counts(answer)
+
 
 class CallRedriveOperator(CallVerbOperator[RedriveConf]):
     """Asks the next checkpoint for the redrive. Needs no Spark."""
@@ -96,6 +101,21 @@ class CallRedriveOperator(CallVerbOperator[RedriveConf]):
         found = redriving.find_asked(opened, conf.pipeline, _origin(context))
         owner = conf.owner or caller(context)
         return found or redriving.redrive(opened, conf.pipeline, conf.request(_origin(context)), owner)
+
+    def result(self, answer: object) -> Ids:
+        """The number of the request, with the counts of its letters."""
+        return _counts(answer)
+
+
+def _counts(answer: object) -> Ids:
+    """The counts of a preview, or the request that the DAG run has made already."""
+    from tidemark.answers.dead_letter_facts import RedrivePreview, RedriveStatus
+
+    if isinstance(answer, RedriveStatus):
+        return {"letters": answer.letters, "request": answer.number}
+    assert isinstance(answer, RedrivePreview)  # noqa: S101  (for the type checker)
+    counted = {"letters": answer.letters, "applied": answer.applied, "refused": dict(answer.refused)}
+    return counted if answer.request is None else {**counted, "request": answer.request}
 
 
 def _origin(context: Context) -> str:

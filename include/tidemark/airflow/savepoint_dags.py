@@ -166,6 +166,7 @@ def savepoint_dag(
         start_date=start,
         catchup=False,
         params=_form(names, expires),
+        is_paused_upon_creation=None if schedule else False,
         doc_md=_PAGE,
         **shared_arguments(["tidemark", *names], options),
     ) as dag:

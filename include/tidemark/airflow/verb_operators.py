@@ -51,7 +51,7 @@ class VerbOperator(PipelinesOperator, Generic[C]):
         """
 
     def execute(self, context: Context) -> Ids:
-        """Shows the answer, and returns the pipeline.
+        """Shows the answer, and returns the pipeline, with ids and counts of the answer.
 
         Raises:
             AirflowSkipException: the form asks for a dry run only.
@@ -68,7 +68,11 @@ class VerbOperator(PipelinesOperator, Generic[C]):
         for name, value in (answer if isinstance(answer, Mapping) else body_of(answer)).items():
             self.log.info("%s: %s", name, str(value)[:KEPT])
         self.finish(opened, conf, context)
-        return {"pipeline": conf.pipeline}
+        return {"pipeline": conf.pipeline, **self.result(answer)}
+
+    def result(self, answer: object) -> Ids:  # noqa: ARG002
+        """What the task returns in addition to the pipeline: ids and counts of the answer, for the pages."""
+        return {}
 
     def refuse_dry_run(self, conf: C) -> None:
         """Skips a task that writes, if the form asks for the plan only."""

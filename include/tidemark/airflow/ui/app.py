@@ -3,33 +3,45 @@
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from airflow.api_fastapi.core_api.security import requires_authenticated
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_authenticated
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
 from tidemark.airflow.ui import routes, writes
+from tidemark.airflow.ui.access import PayloadsHiddenError
 from tidemark.airflow.ui.shared import shared_context
-from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, TidemarkError, UsageError
+from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, ReleasedError, TidemarkError, UsageError
 
 MOST_BYTES = 64 * 1024
 """The largest body of a request."""
 STATUS: tuple[tuple[type[TidemarkError], int], ...] = (
     (NameRefusedError, 404),
+    (ReleasedError, 409),
     (NotFoundError, 404),
     (UsageError, 422),
     (ConflictError, 409),
+    (PayloadsHiddenError, 403),
 )
 """HTTP status per class of error; all other errors (store, Kafka, damage) are 503."""
 
 
-async def json_only(request: Request) -> None:
-    """Refuses large bodies, and bodies that a form of another site could send, before anything reads them.
+async def refuse_early(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuses a body before anything reads it: without a login, too large, or from a form of another site."""
+    try:
+        if request.method not in ("GET", "HEAD", "OPTIONS"):
+            await get_user(request, None, await bearer_scheme(request))
+            check_body(request)
+    except HTTPException as error:
+        return JSONResponse({"detail": error.detail}, error.status_code)
+    return await answer(request)
+
+
+def check_body(request: Request) -> None:
+    """Refuses large bodies, and bodies that a form of another site could send.
 
     Raises:
         HTTPException: 415, 411 or 413.
     """
-    if request.method in ("GET", "HEAD", "OPTIONS"):
-        return
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "send application/json")
     size = request.headers.get("content-length", "")
@@ -46,11 +58,12 @@ def create_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(requires_authenticated()), Depends(json_only)],
+        dependencies=[Depends(requires_authenticated())],
     )
     made.include_router(routes.router)
     made.include_router(writes.router)
     made.add_exception_handler(TidemarkError, error_response)
+    made.middleware("http")(refuse_early)
     made.middleware("http")(add_safe_headers)
     return made
 
@@ -73,7 +86,7 @@ async def error_response(_: Request, error: Exception) -> JSONResponse:
 async def add_safe_headers(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
     """Forbids caches, guesses at the type of a body, and frames of other sites."""
     response = await answer(request)
-    response.headers["Cache-Control"] = "no-cache" if "/static/" in request.url.path else "no-store"
+    response.headers.setdefault("Cache-Control", "no-cache" if "/static/" in request.url.path else "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'self'"
     return response

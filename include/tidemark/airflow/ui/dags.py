@@ -8,8 +8,10 @@ from sqlalchemy.orm import Session
 
 from tidemark.airflow.task_names import FOLD, PLAN
 from tidemark.airflow.ui.access import dags_of
+from tidemark.airflow.ui.dag_schedule import describe_schedule
 from tidemark.answers.checkpoint_details import CheckpointConfig
 from tidemark.answers.checkpoint_overview import PipelineFacts
+from tidemark.web.health import RunSchedule
 
 ON_DEMAND = "None"
 """Airflow's name for the schedule of a DAG without one."""
@@ -23,6 +25,7 @@ class DagFacts:
     is_paused: bool | None = None
     next_run: str | None = None
     interval: str | None = None
+    schedule: RunSchedule | None = None
 
 
 def find_dag(pipeline: str, session: Session) -> DagFacts:
@@ -36,12 +39,13 @@ def find_dag(pipeline: str, session: Session) -> DagFacts:
                 is_paused=dag.is_paused,
                 next_run=None if next_run is None else next_run.isoformat(),
                 interval=None if dag.timetable_summary == ON_DEMAND else dag.timetable_summary,
+                schedule=describe_schedule(dag, session),
             )
     return DagFacts()
 
 
-def describe_pipeline(name: str, session: Session, *, may_trigger: bool) -> PipelineFacts:
-    """A pipeline with its DAG."""
+def describe_pipeline(name: str, session: Session, *, may_trigger: bool, may_see_payloads: bool) -> PipelineFacts:
+    """A pipeline with its DAG, and the rights of the user."""
     dag = find_dag(name, session)
     return PipelineFacts(
         name=name,
@@ -50,6 +54,9 @@ def describe_pipeline(name: str, session: Session, *, may_trigger: bool) -> Pipe
         next_run=dag.next_run,
         interval=dag.interval,
         may_trigger=may_trigger,
+        may_see_payloads=may_see_payloads,
+        schedule=None if dag.schedule is None else dag.schedule.facts,
+        verdict=None,
     )
 
 

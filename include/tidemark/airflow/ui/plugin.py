@@ -5,6 +5,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from tidemark.airflow.ui import pausing, stopping
+from tidemark.airflow.ui.bundle import VERSION
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
@@ -14,8 +15,15 @@ async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
     await shared_app()(scope, receive, send)
 
 
+ICONS = {"icon": "tidemark/static/icon.svg", "icon_dark_mode": "tidemark/static/icon-dark.svg"}
+
+
 class TidemarkPlugin(AirflowPlugin):
-    """An app's name is the global that its bundle sets, and the label of its tab or menu entry."""
+    """An app's name is the global that its bundle sets, and the label of its tab or menu entry.
+
+    The menu entry and the tab of a DAG have the same name, hence the same bundle: its component shows the pipelines of
+    the DAG if it gets one. Airflow requires a route of its own for each app.
+    """
 
     name = "tidemark"
     listeners = [pausing, stopping]
@@ -23,14 +31,29 @@ class TidemarkPlugin(AirflowPlugin):
     react_apps = [
         {
             "name": "Checkpoints",
-            "bundle_url": "tidemark/static/page.js",
+            "bundle_url": f"tidemark/static/{VERSION}/page.js",
             "destination": "nav",
             "url_route": "checkpoints",
+            **ICONS,
+        },
+        {
+            "name": "Checkpoints",
+            "bundle_url": f"tidemark/static/{VERSION}/page.js",
+            "destination": "dag",
+            "url_route": "dag-checkpoints",
+            **ICONS,
         },
         {
             "name": "Checkpoint",
-            "bundle_url": "tidemark/static/tab.js",
+            "bundle_url": f"tidemark/static/{VERSION}/tab.js",
             "destination": "dag_run",
             "url_route": "checkpoint",
+            **ICONS,
+        },
+        {
+            "name": "PipelineVerdicts",
+            "bundle_url": f"tidemark/static/{VERSION}/home.js",
+            "destination": "dashboard",
+            "url_route": "pipeline-verdicts",
         },
     ]

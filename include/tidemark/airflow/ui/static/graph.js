@@ -1,7 +1,8 @@
 // The lineage of one checkpoint: nodes in columns, curves between them, and the facts of the chosen node.
 
-import { Answered, airflow, ask, bytes, C, color, dagRun, Empty, Facts, h, Inside, Muted, ours, useAnswer,
-  useEffect, useState } from "./ui.js";
+import { hashOf } from "./place.js";
+import { Answered, airflow, ask, bytes, C, color, dagRun, duration, Empty, Facts, h, inZone, Inside, Muted, ours, Time,
+  useAnswer, useEffect, useState } from "./ui.js";
 
 const NODE = { wide: 168, high: 42, gap: 12, column: 210 };
 const TONES = {
@@ -16,7 +17,9 @@ const HEADS = ["reads", "operators", "tables", "gate", "checkpoint", "then"];
 export function Lineage({ pipeline, checkpoint, dag, onCheckpoint }) {
   const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "lineage", checkpoint]), 0);
   return h(Answered, { answer, what: "the lineage" },
-    (graph) => h(Drawn, { key: graph.id, graph, dag, onCheckpoint }));
+    (graph) => h(C.Box, null, h(Drawn, { key: graph.id, graph, dag, onCheckpoint }),
+      h(C.Box, { mt: 3, fontSize: "sm" }, h(Inside, { to: `/plugin/checkpoints${hashOf(
+        { pipeline, view: "columns", checkpoint })}` }, "Lineage of the columns"))));
 }
 
 function Drawn({ graph, dag, onCheckpoint }) {
@@ -28,11 +31,20 @@ function Drawn({ graph, dag, onCheckpoint }) {
     [e.begin, e.end])]);
   const node = graph.nodes.find((n) => n.id === chosen);
   const { wide, high } = places;
-  return h(C.Flex, { gap: 3, direction: "column" },
+  const press = (event) => {
+    const next = neighbour(graph.nodes, places.of, chosen, event.key);
+    if (!next) return;
+    event.preventDefault();
+    setChosen(next);
+    [...event.currentTarget.querySelectorAll("[data-node]")].find((e) => e.dataset.node === next).focus();
+  };
+  // The facts are next to the graph, at the height of their node; below it on a narrow screen.
+  return h(C.Flex, { gap: 3, direction: { base: "column", xl: "row" }, align: { base: "stretch", xl: "flex-start" } },
     h(C.Box, { overflowX: "auto", tabIndex: 0, role: "region", "aria-label": "Lineage", borderWidth: "1px",
-      borderColor: "border", borderRadius: "md" },
-      h("svg", { viewBox: `0 0 ${wide} ${high}`, style: { width: "100%", minWidth: wide * 0.7, maxWidth: wide,
-        display: "block" }, role: "group", "aria-label": `Lineage of ${graph.name}` },
+      borderColor: "border", borderRadius: "md", flex: { base: "none", xl: "1 1 0" }, minW: 0 },
+      h("svg", { viewBox: `0 0 ${wide} ${high}`, style: { width: "100%", minWidth: wide * SMALLEST, maxWidth: wide,
+        display: "block" }, role: "group", "aria-label": `Lineage of ${graph.name}. Arrow keys move between nodes.`,
+      onKeyDown: press },
         h("defs", null, h("marker", { id: "tm-tip", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7,
           markerHeight: 7, orient: "auto" },
           h("path", { d: "M0 0 8 4 0 8Z", fill: color("fg.muted") }))),
@@ -42,7 +54,27 @@ function Drawn({ graph, dag, onCheckpoint }) {
           bold: e.begin === chosen || e.end === chosen })),
         graph.nodes.map((n) => h(Node, { key: n.id, node: n, at: places.of[n.id], chosen: n.id === chosen,
           dim: chosen !== "manifest" && !near.has(n.id), onChoose: setChosen })))),
-    node && h(Chosen, { node, graph, dag, onCheckpoint }));
+    node && h(C.Box, { flex: { xl: "0 0 21rem" }, minW: 0, mt: { base: 0, xl: `${offsetOf(places, node)}px` } },
+      h(Chosen, { node, graph, dag, onCheckpoint })));
+}
+
+const SMALLEST = 0.7;
+const [FACT, HEAD] = [30, 170];
+
+// How far down the facts begin: near their node, but so that they end with the graph if they are not longer.
+const offsetOf = ({ of, high }, { id, facts }) => Math.max(0, Math.min(of[id].y - 20,
+  high - HEAD - FACT * Object.keys(facts).length) * SMALLEST);
+
+// The node that an arrow key leads to: up and down within a column, left and right to the nearest of the next one.
+function neighbour(nodes, of, id, key) {
+  const [here, column] = [of[id], nodes.find((n) => n.id === id).column];
+  const near = (found) => found.sort((a, b) => Math.abs(of[a.id].y - here.y) - Math.abs(of[b.id].y - here.y))[0];
+  const columns = [...new Set(nodes.map((n) => n.column))].sort((a, b) => a - b);
+  const next = { ArrowLeft: columns.filter((c) => c < column).pop(), ArrowRight: columns.find((c) => c > column) }[key];
+  const found = { ArrowUp: near(nodes.filter((n) => n.column === column && of[n.id].y < here.y)),
+    ArrowDown: near(nodes.filter((n) => n.column === column && of[n.id].y > here.y)), Home: nodes[0],
+    End: nodes[nodes.length - 1] }[key] || (next !== undefined && near(nodes.filter((n) => n.column === next)));
+  return found ? found.id : null;
 }
 
 function placed(nodes) {
@@ -86,10 +118,11 @@ function Node({ node, at, chosen, dim, onChoose }) {
     strokeOpacity: 0.6 } : {};
   const frame = { stroke: color(`${tone}.solid`), strokeWidth: chosen ? 3 : 1.3, fill: color(`${tone}.subtle`),
     ...faint };
-  const words = `${WORDS[node.kind] || node.kind} ${node.label}${node.second ? `, ${node.second}` : ""}`;
+  // It begins with the visible text.
+  const words = `${[node.label, node.second].filter(Boolean).join(" ")}, ${WORDS[node.kind] || node.kind}`;
   return h("g", {
-    transform: `translate(${at.x} ${at.y})`, tabIndex: 0, role: "button", "aria-label": words, "aria-pressed": chosen,
-    onClick: choose, onKeyDown: press, style: { cursor: "pointer" }, "data-node": node.id,
+    transform: `translate(${at.x} ${at.y})`, tabIndex: chosen ? 0 : -1, role: "button", "aria-label": words,
+    "aria-pressed": chosen, onClick: choose, onKeyDown: press, style: { cursor: "pointer" }, "data-node": node.id,
   },
   h("title", null, words),
   h("rect", { width: NODE.wide, height: NODE.high, rx: 7, ...frame }),
@@ -101,9 +134,20 @@ function Node({ node, at, chosen, dim, onChoose }) {
 
 const CUT = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" };
 
+const MOMENTS = ["began", "logical time", "planned"];
+
+// A fact with its value as the rest of the page shows one: moments in the zone of Airflow, spans and sizes with units.
+function told([name, value]) {
+  if (MOMENTS.includes(name) && value) return [inZone(name), h(Time, { at: value })];
+  if (typeof value !== "number") return [name, value];
+  if (name === "bytes") return [name, bytes(value)];
+  return name.endsWith(" ms") ? [name.slice(0, -3), duration(value)] : [name, value];
+}
+
 function Chosen({ node, graph, dag, onCheckpoint }) {
-  const facts = { ...node.facts };
-  if (typeof facts.bytes === "number") facts.bytes = bytes(facts.bytes);
+  // The error of a failed checkpoint is above the graph.
+  const facts = Object.fromEntries(Object.entries(node.facts)
+    .filter(([name]) => node.kind !== "manifest" || !["reason", "message", "next"].includes(name)).map(told));
   const run = node.run || graph.run;
   const to = node.checkpoint;
   return h(C.Box, { as: "section", "aria-live": "polite", borderWidth: "1px", borderColor: "border",
@@ -122,29 +166,18 @@ function Chosen({ node, graph, dag, onCheckpoint }) {
 
 // A link to a run of this DAG or of another one, such as a backfill's; a run of the command line has no link.
 export function RunLink({ dag, run, task, label }) {
-  const [owner, setOwner] = useState(null);
-  useEffect(() => {
-    let gone = false;
-    const found = (id) => !gone && setOwner(id);
-    ask(airflow(["dags", dag, "dagRuns", run]))
-      .then(() => found(dag), () => elsewhere(run).then(found, () => found("")));
-    return () => { gone = true; };
-  }, [dag, run]);
-  if (owner === null) return null;
-  if (!owner) return h(Muted, { overflowWrap: "anywhere" }, "Made by ", h("bdi", null, run),
-    ", which Airflow does not know");
+  const { data, error } = useAnswer(ours(["runs"], { run_id: run, dag_id: dag }), 0);
+  if (!data && !error) return null;
+  const owner = data && data.dag_id;
+  const written = /^(patch|transform) [0-9a-f]{64}$/.exec(run);
+  if (!owner) return h(Muted, { overflowWrap: "anywhere" }, run === "cli" ? "Created from the command line"
+    : written ? `Created by a ${written[1]}`
+      : ["Created by ", h("bdi", { key: "run" }, run), ", a run that is not in Airflow"]);
   return h(Inside, { to: dagRun(owner, run) + (task && owner === dag ? `/tasks/${task}` : "") },
     owner === dag ? label : `${label}, of ${owner}`);
 }
 
-// The DAG of a run; none if several DAGs have a run of this name.
-async function elsewhere(run) {
-  const data = await ask(airflow(["dags", "~", "dagRuns"], { run_id_pattern: run, limit: 10 }));
-  const same = data.dag_runs.filter((one) => one.dag_run_id === run);
-  return same.length === 1 ? same[0].dag_id : "";
-}
-
-function AssetLink({ name }) {
+export function AssetLink({ name }) {
   const [id, setId] = useState(null);
   useEffect(() => {
     let gone = false;

@@ -1,26 +1,34 @@
 // Rows of a sink: the operator and the DAG run that emitted them, and the record of each.
 
-import { Answered, C, count, Facts, h, Muted, Name, ours, Panel, useAnswer, useState, when } from "./ui.js";
+import { Change, Changed } from "./change.js";
+import { C, count, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useState,
+  when } from "./ui.js";
 import { Choice } from "./history.js";
-import { Changed, Labelled, One } from "./origin.js";
-import { Records } from "./records.js";
+import { AsOf, Labelled } from "./origin.js";
+import { Payload, Records } from "./records.js";
+import { Rows, Verbatim } from "./table.js";
 
-export function SinkForm({ operator, look }) {
+export function SinkForm({ pipeline, operator, place, look }) {
   const columns = operator.sink_columns;
   const first = operator.keys.find((name) => columns.includes(name)) || columns[0];
-  const [checkpoint, setCheckpoint] = useState("");
-  const [where, setWhere] = useState([[first, ""]]);
+  const named = place.where.map(pairOf).filter(([column]) => columns.includes(column));
+  const given = named.length > 0 ? named : [[first, ""]];
+  const [checkpoint, setCheckpoint] = useState(place.at);
+  const [where, setWhere] = useState(given);
+  // Back and Forward change the question.
+  useEffect(() => {
+    setCheckpoint(place.at);
+    setWhere(given);
+  }, [JSON.stringify(place.where), place.at]);
   const change = (at, pair) => setWhere(where.map((old, n) => (n === at ? pair : old)));
   const send = (event) => {
     event.preventDefault();
-    const filled = where.filter(([, value]) => value !== "").map(([column, value]) => `${column}=${value}`);
-    look({ sink: operator.sink, checkpoint: Number(checkpoint.replace(/^chk-/, "")), where: filled });
+    look(`chk-${checkpoint.replace(/^chk-/, "")}`,
+      where.filter(([, value]) => value !== "").map(([column, value]) => `${column}=${value}`));
   };
   return h(C.Flex, { as: "form", onSubmit: send, gap: 2, wrap: "wrap", align: "flex-end" },
-    h(Labelled, { label: "_checkpoint" }, h(C.Input, { size: "sm", w: "7rem", "aria-label": "_checkpoint",
-      required: true, pattern: "(chk-)?[1-9][0-9]{0,11}", maxLength: 16, title: "A number, or chk-17",
-      value: checkpoint, onChange: (e) => setCheckpoint(e.target.value) })),
-    where.map(([column, value], n) => h(C.Flex, { key: n, gap: 1, align: "flex-end" },
+    h(AsOf, { pipeline, label: "_checkpoint", value: checkpoint, onChange: setCheckpoint, required: true }),
+    where.map(([column, value], n) => h(C.Flex, { key: n, gap: 1, align: "flex-end", wrap: "wrap" },
       h(Labelled, { label: "Column" }, h(Choice, { label: `Column ${n + 1}`, value: column,
         onChange: (name) => change(n, [name, value]), options: columns.map((name) => [name, name]) })),
       h(Labelled, { label: "Value" }, h(C.Input, { size: "sm", w: "12rem", "aria-label": `Value ${n + 1}`,
@@ -30,50 +38,64 @@ export function SinkForm({ operator, look }) {
     h(C.Button, { type: "submit", size: "sm", colorPalette: "brand" }, "Where does it come from?"));
 }
 
-export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
-  const answer = useAnswer(ours(["pipelines", pipeline, "sinks", question.sink, "origin"],
-    { checkpoint: question.checkpoint, where: question.where, limit: 20 }), 0);
-  return h(Answered, { answer, what: "rows of the sink" }, (data) => h(C.Flex, { direction: "column", gap: 3 },
-    h(Panel, { title: `Emitted to ${data.sink} by ${data.uid} in ${data.changed.name}`,
-      "data-origin": data.changed.checkpoint }, h(Changed, { changed: data.changed, dag, onCheckpoint })),
-    data.rows.map((row) => h(Row, { key: `${row.partition} ${row.offset} ${row.path}`, row, pipeline, dag,
-      changed: data.changed, onCheckpoint })),
-    data.more && h(Muted, null, "There are more such rows: give another value.")));
+function pairOf(text) {
+  const at = text.indexOf("=");
+  return [text.slice(0, at), text.slice(at + 1)];
 }
 
-function Row({ row, pipeline, dag, changed, onCheckpoint }) {
-  const query = { partition: row.partition, start: row.offset, end: row.offset + 1 };
-  return h(Panel, { "data-row": `${row.partition} ${row.offset}` },
-    h(C.Flex, { gap: 6, wrap: "wrap", align: "flex-start" },
-      h(C.Box, { flex: "1 1 20rem", minW: 0 }, h(Facts, { facts: row.row })),
-      h(C.Box, { flex: "1 1 20rem", minW: 0 },
-        row.due ? h(Due, row.due) : h(C.Text, { fontSize: "sm", mb: 2 }, "Emitted for the record at ",
-          h("b", null, h(Name, null, row.partition), ` ${count(row.offset)}`)))),
-    changed.known && !row.due && h(C.Box, { mt: 2 },
-      h(Records, { pipeline, checkpoint: changed.checkpoint, query, word: "Show the record" })),
-    changed.known && row.due && row.due.key.length > 0
-      && h(DueRecords, { due: row.due, pipeline, dag, changed, onCheckpoint }));
+const placeOf = (row) => `${row.partition} ${row.offset}${row.path.map((n) => `.${n}`).join("")}`;
+
+export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "sinks", question.sink, "origin"],
+    { checkpoint: question.checkpoint, where: question.where, limit: 100 }), 0);
+  return h(Payload, { answer, what: "rows of the sink" }, (data) => h(C.Flex, { direction: "column", gap: 3 },
+    h(Panel, { title: `Emitted to ${data.sink} by ${data.uid} in ${data.changed.name}`,
+      "data-origin": data.changed.checkpoint }, h(Changed, { changed: data.changed, dag, onCheckpoint })),
+    h(Panel, { title: data.rows.length === 1 ? "1 row" : `${count(data.rows.length)} rows` },
+      h(Table, { data, pipeline, dag, onCheckpoint }),
+      data.more && h(Muted, { mt: 2 }, "There are more such rows: give another value."))));
+}
+
+function Table({ data, pipeline, dag, onCheckpoint }) {
+  const [open, setOpen] = useState(null);
+  const leads = (row) => data.changed.known && (!row.due || row.due.key.length > 0);
+  const word = (row) => (row.due ? "Show its records" : "Show the record");
+  const names = [...new Set(data.rows.flatMap((row) => Object.keys(row.row)))];
+  const columns = [
+    { title: "Source", cell: (row, stop) => h(C.Box, { as: "span", "data-row": placeOf(row) }, leads(row)
+      ? h(C.Button, { ...stop, size: "2xs", variant: "outline", "aria-expanded": open === placeOf(row),
+        "aria-label": `${word(row)} of ${placeOf(row)}`,
+        onClick: () => setOpen(open === placeOf(row) ? null : placeOf(row)) }, word(row))
+      : h(Muted, { as: "span" }, "none")) },
+    ...names.map((name) => ({ title: name, cell: (row) => h(Verbatim, { value: row.row[name] }) })),
+    { title: "Emitted for", cell: (row) => (row.due ? h(Due, row.due)
+      : h("span", null, h(Name, null, row.partition), ` ${count(row.offset)}`)) },
+  ];
+  return h(Rows, { name: "Rows of the sink", columns, rows: data.rows, keyOf: placeOf, chosen: open,
+    below: (row) => (row.due
+      ? h(DueRecords, { due: row.due, pipeline, dag, changed: data.changed, onCheckpoint })
+      : h(Records, { pipeline, checkpoint: data.changed.checkpoint, open: true,
+        query: { partition: row.partition, start: row.offset, end: row.offset + 1 } })) });
 }
 
 const EVENTS = { window: "closed a window that ends at", timer: "fired a timer that was due at",
   pair: "joined a pair with the event time" };
 
-const Due = ({ operator, what, at, key }) => h(C.Box, { fontSize: "sm", mb: 2 },
-  h(C.Text, null, h("b", null, h(Name, null, operator)), ` ${EVENTS[what]} `, h("b", null, `${when(at)} UTC`)),
-  key.length > 0 ? h(C.Text, null, "Key: ", h("bdi", null, key.join(", ")))
-    : h(Muted, null, "No single record has this row."));
+const Due = ({ operator, what, at, key }) => h("span", null, h(Name, null, operator), ` ${EVENTS[what]} ${when(at)}`,
+  key.length > 0 ? h(React.Fragment, null, ", key ", h("bdi", null, key.join(", ")))
+    : ": no single record has this row");
 
 // The records of a window: those of the checkpoint that closed it, and before it change by change.
 function DueRecords({ due, pipeline, dag, changed, onCheckpoint }) {
   const [asked, setAsked] = useState([]);
   const question = { uid: due.operator, key: due.key };
-  const earlier = (_, parent) => setAsked([...asked, parent]);
-  return h(C.Flex, { direction: "column", gap: 2, mt: 2, "data-due": due.what },
+  const earlier = (parent) => setAsked([...asked, parent]);
+  return h(C.Flex, { direction: "column", gap: 2, "data-due": due.what },
     h(C.Flex, { gap: 2, wrap: "wrap" },
       h(Records, { pipeline, checkpoint: changed.checkpoint, query: question,
         word: `Show its records of ${changed.name}` }),
       asked.length === 0 && changed.parent && h(C.Button, { size: "xs", variant: "outline",
-        onClick: () => earlier(null, changed.parent) }, "The records before")),
-    asked.map((checkpoint, n) => h(One, { key: checkpoint, pipeline, dag, question: { ...question, checkpoint },
-      last: n === asked.length - 1, onCheckpoint, earlier })));
+        onClick: () => earlier(changed.parent) }, "The records before")),
+    asked.map((checkpoint, n) => h(Change, { key: checkpoint, pipeline, dag, question: { ...question, checkpoint },
+      onCheckpoint, earlier: n === asked.length - 1 ? earlier : null })));
 }

@@ -1,5 +1,10 @@
 // Texts, numbers and small components that all views share. Names are untrusted: they are rendered as text only.
 
+import { advice } from "./advice.js";
+import { inWords, iso, when, zone } from "./clock.js";
+
+export { day, inZone, soon, when, zone, zoneName } from "./clock.js";
+
 export const React = globalThis.React;
 export const h = React.createElement;
 export const C = globalThis.ChakraUI;
@@ -32,7 +37,7 @@ export async function ask(url, body, method) {
   try {
     answer = await fetch(url, { credentials: "same-origin", headers, ...sent });
   } catch {
-    throw { what: "Airflow does not answer", next: "Look whether the API server is up; the page asks again." };
+    throw { what: "Airflow does not answer", next: "Check that the API server is running. The page retries." };
   }
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw refused(answer.status, data);
@@ -40,18 +45,61 @@ export async function ask(url, body, method) {
 }
 
 function refused(status, data) {
-  if (data.what) return { status, what: data.what, safe: data.safe, next: data.next };
-  if (status === 401) return { status, what: "You are not logged in any more",
-    next: "Load the page again to log in." };
-  if (status === 403) return { status, what: "You may not see or do this",
+  if (data.what) return { status, kind: data.error, what: data.what, safe: data.safe, next: data.next };
+  if (status === 401) return { status, what: "Your session has ended",
+    next: "Reload the page to log in." };
+  if (status === 403) return { status, what: "You have no permission for this",
     next: "Ask for access to the pipeline's DAG." };
-  const detail = typeof data.detail === "string" ? data.detail : JSON.stringify(data.detail || status);
+  const detail = Array.isArray(data.detail) ? data.detail.map(invalid).join("; ")
+    : typeof data.detail === "string" ? data.detail : JSON.stringify(data.detail || status);
   return { status, what: `Airflow refused: ${detail}`, next: "" };
+}
+
+// What a validation of FastAPI found: the field, without the part of the request that has it, and the reason.
+const invalid = ({ loc, msg }) => [(loc || []).slice(1).join("."), msg].filter(Boolean).join(": ");
+
+// After an action, answers that are polled are asked at once.
+export const CHANGED = "tidemark:changed";
+export const changed = () => dispatchEvent(new Event(CHANGED));
+
+// Draws again when another time zone is picked, in this window or in another one.
+export function useZone() {
+  const [found, setFound] = useState(zone);
+  useEffect(() => {
+    const look = () => setFound(zone());
+    const events = ["storage", "local-storage"];
+    events.forEach((name) => addEventListener(name, look));
+    return () => events.forEach((name) => removeEventListener(name, look));
+  }, []);
+  return found;
+}
+
+// The title of the window while a page is shown. Airflow sets its own title when it has removed the page before, which
+// may be later, so changes are watched. Without a title it stays as it is.
+export function useTitle(title) {
+  useEffect(() => {
+    if (!title) return undefined;
+    let host = document.title;
+    const set = () => {
+      if (!document.title.startsWith(`${title} - `)) {
+        host = document.title;
+        document.title = `${title} - ${host.split(" - ").pop()}`;
+      }
+    };
+    const watch = new MutationObserver(set);
+    set();
+    watch.observe(document.head, { subtree: true, childList: true, characterData: true });
+    return () => {
+      watch.disconnect();
+      document.title = host;
+    };
+  }, [title]);
 }
 
 // The state of a request: {data, error, loading, again}. Polls after `every` ms while the page is visible; `every` may
 // be a function of the answer, and 0 ends the polling.
 export function useAnswer(url, every) {
+  useZone();
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
   const key = url === null ? null : String(url);
@@ -86,10 +134,19 @@ export function useAnswer(url, every) {
     };
   }, [key, paced, turn]);
   const again = useCallback(() => setTurn((n) => n + 1), []);
+  // Answers that are read once on request, such as records, stay.
+  useEffect(() => {
+    if (!(every > 0)) return undefined;
+    addEventListener(CHANGED, again);
+    return () => removeEventListener(CHANGED, again);
+  }, [every > 0]);
   return { ...state, again };
 }
 
 export const count = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US"));
+
+// The run that made a checkpoint. A transform and a patch have the checksum of their request instead, which is cut.
+export const runOf = (origin) => String(origin).replace(/^((?:patch|transform) [0-9a-f]{12})[0-9a-f]{52}$/, "$1");
 
 // Dead letters of a checkpoint; some manifests of 0.1 give an upper bound only.
 export const letters = (c) => `${c.dead_letters_at_most ? "≤ " : ""}${count(c.dead_letters)}`;
@@ -108,18 +165,28 @@ export function bytes(n) {
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
-  const minutes = Math.floor(ms / 60000);
-  if (minutes < 60) return `${minutes} min ${Math.round((ms % 60000) / 1000)} s`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  if (ms < 59950) return `${(ms / 1000).toFixed(1).replace(".0", "")} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 3600) return pair(seconds, 60, "min", "s");
+  const minutes = Math.floor(seconds / 60);
+  const hours = minutes < 48 * 60 && minutes !== 24 * 60;
+  return hours ? pair(minutes, 60, "h", "min") : pair(Math.floor(minutes / 60), 24, "d", "h");
 }
 
-export function when(at) {
-  if (at === null || at === undefined || at === "") return "–";
-  const found = new Date(at);
-  return Number.isNaN(found.getTime()) ? String(at) : found.toISOString().replace("T", " ").slice(0, 19);
+// Two units; the second one only if there is any of it.
+function pair(number, size, large, small) {
+  const [whole, rest] = [Math.floor(number / size), number % size];
+  return rest ? `${whole} ${large} ${rest} ${small}` : `${whole} ${large}`;
 }
+
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  if (share === 0) return "0 %";
+  return share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+}
+
+// A time, in ISO 8601 on hover.
+export const Time = ({ at, ...more }) => h(C.Box, { as: "time", dateTime: iso(at), title: iso(at), ...more }, when(at));
 
 // An untrusted name: cut if it is long, shown in full on hover, and isolated from the text direction around it.
 export function Name({ children, most = "18rem", mono = false, ...more }) {
@@ -133,6 +200,10 @@ export function Name({ children, most = "18rem", mono = false, ...more }) {
 
 export const Muted = ({ children, ...more }) => h(C.Text, { color: "fg.muted", fontSize: "sm", ...more }, children);
 
+// A badge as Airflow draws its states, in darker shades: on Airflow's, white text has too little contrast.
+export const Badge = ({ tone, sign, children, ...more }) => h(C.Badge, { bg: `${tone}.${tone === "gray" ? 600 : 700}`,
+  color: "white", borderRadius: "full", px: 2, py: 0.5, variant: "solid", ...more }, sign && `${sign} `, children);
+
 const TONES = {
   COMPLETED: ["green", "✓"],
   FAILED: ["red", "✕"],
@@ -143,8 +214,13 @@ const TONES = {
 export function Status({ status, discarded }) {
   const [tone, sign] = TONES[status] || ["gray", ""];
   const word = discarded ? "released" : status.toLowerCase().replace(/_/g, " ");
-  return h(C.Badge, { colorPalette: discarded ? "gray" : tone, variant: "subtle" }, `${sign} ${word}`);
+  return h(Badge, { tone: discarded ? "gray" : tone, sign }, word[0].toUpperCase() + word.slice(1));
 }
+
+// A checkbox as Airflow draws it.
+export const Check = ({ checked, onChange, children, ...more }) => h(C.Checkbox.Root, { size: "sm", maxW: "100%",
+  checked, onCheckedChange: (event) => onChange(event.checked === true), ...more },
+  h(C.Checkbox.HiddenInput), h(C.Checkbox.Control), h(C.Checkbox.Label, null, children));
 
 export function Panel({ title, children, aside, ...more }) {
   const head = title && h(C.Flex, { justify: "space-between", align: "center", mb: 2, gap: 2, wrap: "wrap" },
@@ -154,15 +230,26 @@ export function Panel({ title, children, aside, ...more }) {
     head, children);
 }
 
-export function Trouble({ error, again }) {
-  const button = again && h(C.Button, { size: "xs", variant: "outline", onClick: again, mt: 2 }, "Ask again");
+export function Trouble({ error, again, children }) {
+  const { text, command } = advice(error.next);
+  const button = again && h(C.Button, { size: "xs", variant: "outline", onClick: again }, "Retry");
   const look = { borderLeftWidth: "4px", borderColor: "red.solid", bg: "bg.muted", p: 3, borderRadius: "sm" };
   return h(C.Box, { role: "alert", my: 2, ...look },
     h(C.Text, { fontWeight: "semibold", whiteSpace: "pre-wrap", overflowWrap: "anywhere" },
-      error.what || String(error)),
-    error.safe && h(Muted, null, `Safe: ${error.safe}`),
-    error.next && h(C.Text, { fontSize: "sm", overflowWrap: "anywhere" }, `Next: ${error.next}`),
-    button);
+      inWords(error.what || error)),
+    error.safe && h(Muted, null, `Safe: ${inWords(error.safe)}`),
+    text && h(C.Text, { fontSize: "sm", overflowWrap: "anywhere" }, `Next: ${inWords(text)}`),
+    (command || button) && h(C.Flex, { gap: 2, wrap: "wrap", mt: 2 }, command && h(Copy, { text: command }), button),
+    children);
+}
+
+// A button that copies a command; the browser allows that only over https and on this host.
+function Copy({ text }) {
+  const [word, setWord] = useState("Copy the command");
+  const copy = () => (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject(new Error()))
+    .then(() => setWord("Copied"), () => setWord(text));
+  return h(C.Button, { size: "xs", variant: "outline", title: text, onClick: copy,
+    maxW: "100%", whiteSpace: "normal", h: "auto", overflowWrap: "anywhere" }, word);
 }
 
 export const Loading = ({ what }) => h(C.Flex, { role: "status", gap: 2, align: "center", p: 4, color: "fg.muted" },
@@ -171,12 +258,17 @@ export const Loading = ({ what }) => h(C.Flex, { role: "status", gap: 2, align: 
 export const Empty = ({ title, children }) => h(C.Box, { p: 6, textAlign: "center", color: "fg.muted" },
   h(C.Text, { fontWeight: "semibold", color: "fg" }, title), h(C.Text, { fontSize: "sm", mt: 1 }, children));
 
+// Whether a part of the page around this one says already that Airflow does not answer.
+const Said = React.createContext(false);
+
 // Shows the state of a request: loading, error, stale or data.
 export function Answered({ answer, what, children }) {
+  const said = React.useContext(Said);
   if (answer.error && answer.data === undefined) return h(Trouble, { error: answer.error, again: answer.again });
   if (answer.data === undefined) return h(Loading, { what });
-  const stale = answer.error && h(Trouble, { error: answer.error, again: answer.again });
-  return h(React.Fragment, null, stale, children(answer.data));
+  const away = Boolean(answer.error) && !answer.error.status;
+  const stale = answer.error && !(away && said) && h(Trouble, { error: answer.error, again: answer.again });
+  return h(Said.Provider, { value: said || away }, stale, children(answer.data));
 }
 
 export function Facts({ facts }) {
@@ -201,4 +293,7 @@ export function Inside({ to, children, ...more }) {
   return h(C.Link, { asChild: true, color: "fg.info", ...more }, h(Link, { to }, children));
 }
 
-export const dagRun = (dag, run) => `/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`;
+// Airflow's tabs compare the address with their own, and encode no more than a path needs.
+const bare = (text) => String(text).replace(/[%/?#]/g, encodeURIComponent);
+
+export const dagRun = (dag, run) => `/dags/${bare(dag)}/runs/${bare(run)}`;
