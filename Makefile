@@ -25,6 +25,10 @@ setup-minio: setup ## Build MinIO with Go, into a cache of yours, so that the te
 setup-registry: setup ## Fetch Apicurio, a schema registry, into a cache of yours, for the tests of Avro
 	@$(BIN)/python -m devstack.apicurio
 
+.PHONY: setup-axe
+setup-axe: setup ## Fetch axe-core, into a cache of yours, so that browser tests check accessibility
+	@$(BIN)/python -m devstack.axe
+
 .PHONY: setup-driver
 setup-driver: setup ## Archive the classes of Spark, so that drivers of one's own (local[N]) start sooner
 	@$(BIN)/python -m tidemark.engine.session.class_archive $(or $(TIDEMARK_JARS),.jars)
@@ -82,6 +86,7 @@ test-more: export TIDEMARK_TEST_SHORT_DISK_WALKS ?= 50
 test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the thousand, clusters, S3
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
+	@-$(BIN)/python -m devstack.axe
 	@$(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-nightly
@@ -135,6 +140,7 @@ bench: setup-s3 ## Measure everything and write the pages; hours (BENCH=quick: s
 	@-$(BIN)/python -m devstack.minio
 	@$(BIN)/python -m benchmarks.bench
 	@$(BIN)/python -m benchmarks.state_costs
+	@$(BIN)/python -m benchmarks.transform
 	@$(BIN)/python -m benchmarks.process_rate
 	@$(BIN)/python -m benchmarks.format_rate
 	@$(BIN)/python -m benchmarks.restore_points
@@ -156,6 +162,8 @@ ifneq ($(BENCH),quick)
 	@$(BIN)/python -m benchmarks.long_run
 	@$(BIN)/python -m benchmarks.object_store
 	@$(BIN)/python -m benchmarks.history_pages
+	@$(BIN)/python -m benchmarks.bucket_pages
+	@$(BIN)/python -m benchmarks.first_answers
 	@$(BIN)/python -m benchmarks.retention_costs
 	@$(BIN)/python -m benchmarks.memory 8000000 64000000
 	@$(BIN)/python -m benchmarks.publications.policies

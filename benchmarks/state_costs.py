@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.facts import made_by
 from benchmarks.synthetic import NOW, Synthetic
+from benchmarks.timing import medians
 from tests.support.spark_warehouse import warehouse_of
 from tidemark.coordinator.checkpoints.state_compactor import CompactionTask, StateCompactor
 from tidemark.engine.session.session import SparkSettings, open_session
@@ -47,7 +47,6 @@ from tidemark.transfer.level_files import merge_levels
 QUICK = os.environ.get("BENCH") == "quick"
 KEYS = 500_000 if QUICK else 8_000_000
 RUNS = max(8, KEYS // 20 // 20_000)
-ROUNDS = 5
 COMMAND, SEED = "make bench", 7
 KEPT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "state-costs.json"
 JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark"
@@ -188,19 +187,6 @@ def compacting(spark: SparkSession, state: Synthetic) -> dict[str, Any]:
     levels = medians({"level_1": lambda: compact(LevelPolicy(ratio=0, space=math.inf))})
     full = medians({"full": lambda: compact(LevelPolicy.everything())}, 2)
     return levels | full | {"full_per_million_keys": round(full["full"] / KEYS * 1_000_000, 2)}
-
-
-def medians(measured: dict[str, Callable[[], None]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The median seconds of each call, interleaved, after one round that does not count."""
-    times: dict[str, list[float]] = {name: [] for name in measured}
-    for turn in range(rounds + 1):
-        for name, act in measured.items():
-            started = time.perf_counter()
-            act()
-            if turn:
-                times[name].append(time.perf_counter() - started)
-                sys.stderr.write(f"{name} {times[name][-1]:.2f}\n")
-    return {name: round(statistics.median(found), 3) for name, found in times.items()}
 
 
 if __name__ == "__main__":

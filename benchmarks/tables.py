@@ -271,6 +271,24 @@ def history_pages() -> str:
     return _table(("", "ms"), [(title, str(found[name])) for name, title in HISTORY.items()])
 
 
+def bucket_pages() -> str:
+    """The same pages in a bucket."""
+    data = _data("bucket-pages")
+    rows = [(name, f"{ms['first']:,}", f"{ms['later']:,}") for name, ms in data["answers_ms"].items()][1:]
+    return _table((f"{data['wait_ms']} ms per request", "first answer, ms", "while the history is read, ms"), rows)
+
+
+def first_answers() -> str:
+    """Pages in a browser, on a disk and in a bucket."""
+    places = _data("first-answers")["places"]
+    titles = [f"{place}, {which}" for place in places for which in ("first", "later")]
+    rows = [
+        (name, *(f"{places[place][name][f'{which}_own_ms']:,}" for place in places for which in ("first", "later")))
+        for name in next(iter(places.values()))
+    ]
+    return _table(("ms since Airflow asked for the page's files", *titles), rows)
+
+
 def retention_costs() -> str:
     """Plans and sweeps of retention."""
     data = _data("retention-costs")
@@ -387,6 +405,23 @@ def costs() -> str:
     return _table((*head, "30 points kept, MB"), [(title, *cells(kind)) for kind, title in SYSTEMS.items()])
 
 
+TRANSFORMS = {
+    "same": "each row as it is",
+    "one_percent": "another value in 1 % of the rows",
+    "all_values": "another value in every row",
+    "all_keys": "another key for every row",
+    "merged": "keys grouped and added up",
+    "key_groups": "other key groups, no query",
+}
+
+
+def transform() -> str:
+    """A transform next to an export of the same state, by what its query changes."""
+    data = _data("transform")
+    rows = [(title, f"{data[case]:.1f}", f"{data[f'{case}_to_export']:.2f}") for case, title in TRANSFORMS.items()]
+    return _table(("query", "s", "to an export"), rows)
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "large-batches": large_batches,
     "long-run": long_run,
@@ -398,7 +433,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "event-time": event_time,
     "closed-history": closed_history,
     "history-pages": history_pages,
+    "bucket-pages": bucket_pages,
+    "first-answers": first_answers,
     "retention-costs": retention_costs,
+    "transform": transform,
     "keys": keys,
     "costs": costs,
 }

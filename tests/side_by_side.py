@@ -1,10 +1,10 @@
 """Runs `make test` and `make test-more` in parallel lanes: some need services, the others only compute.
 
-Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, and
-tests that each start a whole stack; in `make test-more` tests that take minutes each. The other two lanes take parts
-from one queue until it is empty, so that both processors are busy to the end. In `make test` the queue begins with
-DAGs that run inside their own process and with tests that need only a broker; in both, tests that only compute follow,
-large parts first. What needs no service runs at a lower priority, because services have deadlines.
+Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, followed
+by those of pages in a browser, and tests that need a whole stack; in `make test-more` tests that take minutes each. The
+other two lanes take parts from one queue until it is empty, so that both processors are busy to the end. In `make test`
+the queue begins with DAGs that run inside their own process and with tests that need only a broker; in both, tests that
+only compute follow, large parts first. What needs no service runs at a lower priority, because services have deadlines.
 
 The first lane prints to the terminal; the others write logs, which are printed when all lanes have ended, followed by
 the duration of each part, and the processor time of it and of all processes that it has waited for: services that end
@@ -28,6 +28,8 @@ BROKER = "kafka and not (spark or ports or e2e)"
 SHARED = "(spark or ports) and not e2e"
 AIRFLOW = "airflow and not (kafka or spark or ports or e2e)"
 COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
+PAGES = sorted(f"tests/e2e/{path.name}" for path in Path(__file__).parent.glob("e2e/test_pages*.py"))
+"""They start an Airflow of their own and a browser, and no stack."""
 PARTS = (
     ["tests/property"],
     ["tests/publications", "tests/contract"],
@@ -38,6 +40,7 @@ PARTS = (
 """Tests that compute for one to two minutes each part; the rest is one more."""
 LONG_WITH_SERVICES = (
     [
+        "tests/e2e/test_pages_walk.py",
         "tests/faults",
         "tests/s3/test_closings.py",
         "tests/s3/test_executors.py",
@@ -158,13 +161,13 @@ def _without(folders: Sequence[str]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
-def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Command]]:
+def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], Command, list[Command]]:
     """The commands of the first two lanes, and the queue of the others."""
     given = [*given, *_without(NIGHTLY)]
     if more:
         watched, own = LONG_WITH_SERVICES
         long: list[Command] = [[*LAST, *given, *folders] for folders in LONG]
-        return [*COMMAND, *given, *watched], [*BESIDE, *given, *own], long
+        return [[*COMMAND, *given, *watched]], [*BESIDE, *given, *own], long
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*LAST, "-m", COMPUTING, *given]
     queue: list[Command] = [
@@ -173,14 +176,16 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Com
         *([*computing, *folders] for folders in PARTS),
         [*computing, *(word for folders in PARTS for word in _without(folders))],
     ]
-    return [*COMMAND, "-m", SHARED, *given], [*BESIDE, "-m", OWN, *given, "tests/e2e"], queue
+    pages = [*COMMAND, "-m", OWN, *given, *(path for path in PAGES if f"--ignore={path}" not in given)]
+    stack = [*BESIDE, "-m", OWN, *given, *_without(PAGES), "tests/e2e"]
+    return [[*COMMAND, "-m", SHARED, *given], pages], stack, queue
 
 
 def main() -> int:
     """Runs all lanes. `--more` selects the long tests; pytest gets all other arguments, which must not name tests."""
     given, began = [word for word in sys.argv[1:] if word != MORE], time.monotonic()
     first, second, rest = _lanes(MORE in sys.argv, given)
-    watched, shared = Lane(deque([first])), deque(rest)
+    watched, shared = Lane(deque(first)), deque(rest)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
         queues = (deque([second]), shared, shared)
         lanes = [Lane(queue, Path(folder, f"{n}.log")) for n, queue in enumerate(queues)]

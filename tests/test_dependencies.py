@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {
     "apache-airflow": "airflow",
+    "openlineage-python": "openlineage",
     "protobuf": "google",
     "pyspark-client": "pyspark",
     "python-dotenv": "dotenv",

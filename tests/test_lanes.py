@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.side_by_side import LONG, LONG_WITH_SERVICES, Command, Lane
+from tests.side_by_side import LONG, LONG_WITH_SERVICES, PAGES, Command, Lane, _lanes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -25,6 +25,15 @@ def test_a_mark_with_a_lane_of_its_own_is_used_where_the_lane_looks(mark: str) -
     names = [path.relative_to(ROOT).as_posix() for path in marked]
     assert any(name.startswith(FOLDERS[mark][0]) for name in names)
     assert [n for n in names if not any(n == place or n.startswith(f"{place}/") for place in known)] == []
+
+
+def test_each_browser_test_is_in_one_lane() -> None:
+    (_, pages), stack, _ = _lanes(more=False, given=[])
+    long = [path for parts in LONG_WITH_SERVICES for path in parts]
+    assert "tests/e2e/test_pages.py" in PAGES and "tests/e2e/test_pages_walk.py" in long
+    for path in PAGES:
+        assert (path in pages) != (path in long), path
+        assert f"--ignore={path}" in stack, path
 
 
 def test_lanes_empty_their_queue_whatever_fails(tmp_path: Path) -> None:

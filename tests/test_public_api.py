@@ -12,7 +12,7 @@ import pytest
 import tidemark
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("pyspark", "airflow", "great_expectations", "boto3", "deltalake", "duckdb", "pandas", "pyarrow")
+HEAVY = ("pyspark", "airflow", "great_expectations", "boto3", "deltalake", "duckdb", "openlineage", "pandas", "pyarrow")
 PIPELINES = sorted(p.stem for p in (ROOT / "include/pipelines").glob("*.py") if p.stem != "__init__")
 
 PROBE = """

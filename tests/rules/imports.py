@@ -15,13 +15,17 @@ HOMES: dict[str, tuple[str, ...]] = {
     "boto3": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
     "botocore": ("tidemark.storage", "tidemark.tables", "tidemark.transfer"),
     "great_expectations": ("tidemark.engine", "tidemark.testing", "pipelines"),
+    "openlineage": ("tidemark.telemetry",),
 }
 """Third-party packages, and the only places that may import each, at module level or inside a function."""
 
 LOADED_LATE = ("formats",)
 """Pure rooms whose functions may import third-party packages, so that importing a format loads no Spark or Avro."""
 
-WORLDS = {"boto3": "s3", "botocore": "s3", "pyarrow": None, "structlog": None, "tenacity": None, "orjson": None}
+WORLDS = {
+    "boto3": "s3", "botocore": "s3", "openlineage": None, "orjson": None, "pyarrow": None, "structlog": None,
+    "tenacity": None,
+}  # fmt: skip
 """The outside world that a package talks to. Two packages of one world count once; None marks formats and helpers."""
 
 OURS = ("tidemark", "devstack", "pipelines", "dags", "spark_jobs", "plugins")

@@ -27,6 +27,7 @@ PAGES = (
     "several-sources-and-broadcast",
     "test-a-pipeline",
     "timers",
+    "trace-columns",
     "types",
     "write-a-pipeline",
 )

@@ -73,6 +73,7 @@ def test_an_unknown_name_in_the_file_is_refused_but_other_tools_may_use_it(tmp_p
         ("TIDEMARK_S3_ENDPOINT", "http://s3.example:99999"),
         ("TIDEMARK_S3_ENDPOINT", "http://s3 example"),
         ("TIDEMARK_S3_PATH_STYLE", "perhaps"),
+        ("TIDEMARK_PAYLOADS", "write"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_by_variable(
@@ -100,6 +101,15 @@ def test_an_endpoint_has_no_place_for_a_password(tmp_path: Path, monkeypatch: py
 def test_an_endpoint_is_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("TIDEMARK_S3_ENDPOINT", value)
     assert _load(tmp_path).s3_endpoint == value
+
+
+@pytest.mark.parametrize(("value", "meant"), [("", "trigger"), ("read", "read"), ("nobody", "nobody")])
+def test_payloads_are_for_users_who_may_trigger_unless_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, meant: str
+) -> None:
+    assert _load(tmp_path).payloads == "trigger"
+    monkeypatch.setenv("TIDEMARK_PAYLOADS", value)
+    assert _load(tmp_path).payloads == meant
 
 
 def test_settings_are_frozen(tmp_path: Path) -> None:

@@ -74,6 +74,41 @@ def test_the_wheel_alone_declares_pipelines_and_names_what_reading_needs(
         ]
 
 
+RIDES = """
+from dataclasses import dataclass
+from tidemark import Fold, KafkaSource, Pipeline, state
+
+@dataclass(frozen=True)
+class Ride:
+    bus: str
+
+class Bus(state.Keyed):
+    rides: int = state.count()
+
+rides = Pipeline(name="rides", source=KafkaSource("rides", Ride), operators=[Fold("buses", key_by="bus", state=Bus)])
+"""
+
+
+def test_a_run_that_cannot_send_its_events_names_the_extra(
+    installed: Callable[..., Installation], tmp_path: Path
+) -> None:
+    shell = installed("cli")
+    assert "openlineage-python" not in shell.packages()
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "rides.py").write_text(RIDES)
+    done = subprocess.run(
+        [str(shell.folder / "bin/tidemark"), "run", "rides"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=plain_environment() | {"TIDEMARK_OPENLINEAGE": "file:events.jsonl"},
+    )  # fmt: skip
+    assert done.returncode, done.stdout
+    assert [line.rpartition("UsageError: ")[2] for line in done.stderr.splitlines()[-3:]] == [
+        "the package openlineage is not installed",
+        "Safe: nothing was read or written.",
+        "Next: pip install 'tidemark[openlineage]'",
+    ]
+    assert not (tmp_path / ".tidemark" / "warehouse").exists()
+
+
 @pytest.mark.parametrize("version", sorted(pythons()))
 def test_read_reads_a_warehouse_without_spark_and_airflow(
     version: str, installed: Callable[..., Installation], warehouse: Path
