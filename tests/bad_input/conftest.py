@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import Answer, Command
-from tests.support.kafka import Topics
+from tests.support.kafka import Sent, Topics
 
 SEED = int(os.environ.get("TIDEMARK_TEST_SEED", "20240902"))
 PIPELINES = Path(__file__).parent / "pipelines"
@@ -26,8 +27,10 @@ class BadInputPipeline:
     name: str
 
     def send(self, *amounts: int, shop: str = "north") -> None:
-        """Sends a sale of each amount."""
-        self.topics.produce(self.topic, [json.dumps({"shop": shop, "amount": a}).encode() for a in amounts])
+        """Sends a sale of each amount, all at one time: a bounded plan ends between milliseconds if it can."""
+        now_ms = int(time.time() * 1000)
+        values = [json.dumps({"shop": shop, "amount": a}).encode() for a in amounts]
+        self.topics.produce(self.topic, [Sent(value, timestamp_ms=now_ms) for value in values])
 
     def run(self, *options: str, **more: str) -> Answer:
         """`tidemark run`, in this process."""
