@@ -1,10 +1,11 @@
 """Runs `make test` and `make test-more` in parallel lanes: some need services, the others only compute.
 
-Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, followed
-by those of pages in a browser, and tests that need a whole stack; in `make test-more` tests that take minutes each. The
-other two lanes take parts from one queue until it is empty, so that both processors are busy to the end. In `make test`
-the queue begins with DAGs that run inside their own process and with tests that need only a broker; in both, tests that
-only compute follow, large parts first. What needs no service runs at a lower priority, because services have deadlines.
+Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, and
+tests that need a whole stack, each followed by half of those of pages in a browser; in `make test-more` tests that take
+minutes each. The other two lanes take parts from one queue until it is empty, so that both processors are busy to the
+end. In `make test` the queue begins with DAGs that run inside their own process and with tests that need only a broker;
+in both, tests that only compute follow, large parts first. What needs no service runs at a lower priority, because
+services have deadlines.
 
 The first lane prints to the terminal; the others write logs, which are printed when all lanes have ended, followed by
 the duration of each part, and the processor time of it and of all processes that it has waited for: services that end
@@ -161,13 +162,13 @@ def _without(folders: Sequence[str]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
-def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], Command, list[Command]]:
+def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], list[Command], list[Command]]:
     """The commands of the first two lanes, and the queue of the others."""
     given = [*given, *_without(NIGHTLY)]
     if more:
         watched, own = LONG_WITH_SERVICES
         long: list[Command] = [[*LAST, *given, *folders] for folders in LONG]
-        return [[*COMMAND, *given, *watched]], [*BESIDE, *given, *own], long
+        return [[*COMMAND, *given, *watched]], [[*BESIDE, *given, *own]], long
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*LAST, "-m", COMPUTING, *given]
     queue: list[Command] = [
@@ -176,9 +177,13 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], Command, li
         *([*computing, *folders] for folders in PARTS),
         [*computing, *(word for folders in PARTS for word in _without(folders))],
     ]
-    pages = [*COMMAND, "-m", OWN, *given, *(path for path in PAGES if f"--ignore={path}" not in given)]
+    pages = [path for path in PAGES if f"--ignore={path}" not in given]
     stack = [*BESIDE, "-m", OWN, *given, *_without(PAGES), "tests/e2e"]
-    return [[*COMMAND, "-m", SHARED, *given], pages], stack, queue
+    return (
+        [[*COMMAND, "-m", SHARED, *given], [*COMMAND, "-m", OWN, *given, *pages[::2]]],
+        [stack, [*BESIDE, "-m", OWN, *given, *pages[1::2]]],
+        queue,
+    )
 
 
 def main() -> int:
@@ -187,7 +192,7 @@ def main() -> int:
     first, second, rest = _lanes(MORE in sys.argv, given)
     watched, shared = Lane(deque(first)), deque(rest)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
-        queues = (deque([second]), shared, shared)
+        queues = (deque(second), shared, shared)
         lanes = [Lane(queue, Path(folder, f"{n}.log")) for n, queue in enumerate(queues)]
         try:
             for lane in lanes:

@@ -241,6 +241,35 @@ def test_before_the_first_checkpoint_a_run_plans_and_the_page_says_how_to_begin(
         aside.rename(folder)
 
 
+ASKED = """performance.getEntriesByType('resource').filter(e => e.name.includes('/tidemark/pipelines'))
+  .map(e => [e.name.split('/tidemark/pipelines')[1], e.startTime, e.responseEnd])"""
+
+
+@pytest.mark.parametrize(
+    ("view", "answers"),
+    [
+        ("overview", {"?limit=0&scope=live&more=false", "/series?last=200&scope=live"}),
+        ("history", {"?limit=25&more=false"}),
+        ("checkpoint&checkpoint=2", {"/details/2", "/lineage/2"}),
+    ],
+)
+def test_a_view_asks_for_its_answers_while_the_pipelines_are_asked_for(
+    page: Page, view: str, answers: set[str]
+) -> None:
+    page.view("trips", f"view={view}", "Checkpoint now")
+    asked = {path: (start, end) for path, start, end in reversed(page.script(ASKED))}
+    early = {path for path, (start, _) in asked.items() if start < asked[""][1]}
+    assert {f"/trips/checkpoints{answer}" for answer in answers} <= early
+
+
+def test_a_pipeline_that_does_not_exist_is_told_once_its_view_is_gone(page: Page) -> None:
+    page.view("nowhere", "view=overview", "There is no pipeline nowhere that you may see")
+    page.wait("document.querySelectorAll('[data-page] [role=alert]').length === 1")
+    assert "Overview" not in page.words()
+    page.picks("Pipeline", "trips")
+    page.wait("!!document.querySelector('[data-verdict-line]')")
+
+
 def test_an_error_stands_below_the_heading_of_its_page(page: Page) -> None:
     page.call("Network.enable")
     page.call("Network.setBlockedURLs", urls=["*/tidemark/pipelines*", "*/tidemark/verdicts*"])

@@ -19,6 +19,7 @@ from tidemark.model.retention.savepoint import TombstoneKind
 from tidemark.operations import timelines
 from tidemark.ports import PutOutcome
 from tidemark.storage.local_store import LocalStore
+from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus, History, HistoryEntry, quantiles
 from tidemark.web.history_cache import portion
 from tidemark.web.history_lines import HistoryQuery, HistorySort
@@ -86,8 +87,28 @@ def test_any_history_is_read_by_some_hundred_answers(total: int) -> None:
     assert most == 100 if total <= 10_000 else 1 <= total / most <= 101
 
 
-def test_the_first_answer_of_a_process_reads_a_page_of_the_history() -> None:
-    assert portion(0) == 32
+def test_an_answer_knows_as_many_as_it_needs_and_reads_old_ones_only_if_asked(
+    world: TripsPipeline, store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in {"PORTION": 4, "FIRST_PORTION": 2, "PART": 3}.items():
+        monkeypatch.setattr(history_cache, name, size)
+    made = [world.checkpoint(f"bus-{n}") for n in range(12)]
+    remembered = history_cache.RememberedHistory(History(store))
+
+    def read(least: int, *, more: bool) -> list[int]:
+        return [entry.id for entry in remembered.read(store, least=least, more=more)]
+
+    assert read(2, more=True) == made[:-3:-1]
+    assert read(2, more=False) == made[:-3:-1] and remembered.history.unread == 10
+    assert read(4, more=False) == made[:-6:-1], "a part is read whole"
+    assert read(100, more=False) == made[:-10:-1], "a portion at most"
+    made.append(world.checkpoint("new"))
+    open_one = world.plan()
+    assert read(2, more=False) == [open_one.id, *made[:-11:-1]]
+    assert read(2, more=True) == [open_one.id, *made[::-1]] and remembered.history.unread == 0
+    store.read.clear()
+    read(2, more=True)
+    assert not [key for key in store.read if key.startswith("timelines/") and not key.endswith("14.json")]
 
 
 def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: TripsPipeline, store: Watched) -> None:

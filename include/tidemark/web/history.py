@@ -19,6 +19,9 @@ from tidemark.model.core import canonical
 from tidemark.ports import CheckpointStore
 from tidemark.ports.caching import Prefetches
 
+RECENT, MOST_TOMBS = 100, 32
+"""New or unfinished ids, and tombstones, that one call of `History.refresh` reads at most."""
+
 
 class CheckpointStatus(Enum):
     """The status of a checkpoint: Flink's CheckpointStatsStatus, and DAMAGED if its manifest cannot be read."""
@@ -126,13 +129,26 @@ class History:
         self._final: dict[int, HistoryEntry] = {}
         self._void: set[int] = set()
         self._tombs: dict[str, tuple[int, bool]] = {}
+        self._oldest: int | None = None
+        self._old: list[int] = []
+        self._changing: list[HistoryEntry] = []
+        self._left, self._below = 0, 0
         self.unread = 0
         self.entries: tuple[HistoryEntry, ...] = ()
         self.discarded: frozenset[int] = frozenset()
         self.total = 0
 
     def refresh(self, most: int) -> None:
-        """Reads at most `most` new ids, newest first; the next call continues.
+        """Reads what is new since the last call, and at most `most` old ids, newest first; the next call continues.
+
+        Raises:
+            StoreError: the store could not be listed or read; entries read before are kept.
+        """
+        old = self.look(most)
+        self.keep(old, self.read(old))
+
+    def look(self, most: int) -> list[int]:
+        """Reads what is new since the last call. Returns at most `most` old ids to `read` and `keep`, newest first.
 
         Raises:
             StoreError: the store could not be listed or read; entries read before are kept.
@@ -140,27 +156,43 @@ class History:
         listed, below = self._list(most)
         if not self._final:
             self._prefetch([*map(keys.id_key, sorted(listed)[-most:]), *self._newest_slots(most)])
-        self.total = len(listed) + below
-        for gone in self._final.keys() - listed:
+        lowest = min(listed, default=0) if below else 0
+        for gone in [n for n in self._final if n >= lowest and n not in listed]:
             del self._final[gone]
         waiting = sorted(listed - self._final.keys() - self._void, reverse=True)
-        changing: list[HistoryEntry] = []
-        for found in self._read(waiting[:most]):
-            if found.is_final:
-                self._final[found.id] = found
+        recent = [n for n in waiting if self._oldest is not None and n >= self._oldest]
+        self._old = waiting[len(recent) :]
+        self._below = below - sum(n < lowest for n in self._final)
+        self._left, self.total = len(recent[RECENT:]), len(listed) + below
+        self._changing = []
+        self.keep((), self.read(recent[:RECENT]))
+        self._bury(max(most, MOST_TOMBS))
+        return self._old[:most]
+
+    def read(self, numbers: Sequence[int]) -> Iterator[HistoryEntry]:
+        """Reads ids, and keeps nothing: another thread may call it on a history `over` another view of the store."""
+        return self._read(numbers)
+
+    def keep(self, numbers: Sequence[int], found: Iterable[HistoryEntry]) -> None:
+        """Adds what `read` has found of the old ids that `look` has returned."""
+        for entry in found:
+            if entry.is_final:
+                self._final[entry.id] = entry
             else:
-                changing.append(found)
-        self.unread = len(waiting[most:]) + below
-        self.entries = tuple(sorted([*self._final.values(), *changing], key=lambda e: -e.id))
-        self._bury(most)
+                self._changing.append(entry)
+        if numbers:
+            self._oldest = min([*numbers, *([] if self._oldest is None else [self._oldest])])
+            self._old = [n for n in self._old if n < self._oldest]
+        self.unread = self._left + len(self._old) + self._below
+        self.entries = tuple(sorted([*self._final.values(), *self._changing], key=lambda e: -e.id))
 
     def _list(self, most: int) -> tuple[set[int], int]:
-        """The newest ids, with `most` unread ones if there are so many; and how many older ones there are at most."""
+        """The newest ids, with `most` old ones if there are so many; and how many older ones at most."""
         if isinstance(self.store, Prefetches):
             found, is_all = self.store.newest("ids/")
             numbers = set(map(keys.number_of, found))
-            if is_all or len(numbers - self._final.keys() - self._void) >= most:
-                return numbers, 0 if is_all else min(numbers) - 1
+            if is_all or sum(self._oldest is None or n < self._oldest for n in numbers) >= most:
+                return numbers, 0 if is_all else min(numbers, default=1) - 1
         return set(map(keys.number_of, self.store.list("ids/"))), 0
 
     def _newest_slots(self, most: int) -> Sequence[str]:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from tidemark.answers.checkpoint_overview import HistorySummary
 from tidemark.errors import NotFoundError
-from tidemark.glance import has_planned, lasting
+from tidemark.glance import glance_at, has_planned, lasting
 from tidemark.ports import CheckpointStore
 from tidemark.ports.caching import Prefetches
 from tidemark.web.history import History, HistoryEntry
@@ -16,14 +16,14 @@ from tidemark.web.history_lines import summarize
 if TYPE_CHECKING:
     from tidemark.context import Context
 
-PORTION, FIRST_PORTION = 100, 32
-"""Ids that one answer reads at least, in about 0.1 s, and the first one: a page of the history. A page whose answer is
-incomplete polls again."""
+PORTION, FIRST_PORTION, PART = 100, 32, 32
+"""Old ids that an answer reads at least when it reads on, in about 0.1 s; those that every answer knows: a page of the
+history; and those that are read at a time. A page whose answer is incomplete polls again, and then it reads on."""
 
 
 def portion(total: int) -> int:
-    """How many of `total` ids one answer reads: a hundredth, because each answer lists all of them; 0 = not known."""
-    return max(PORTION, total // 100) if total else FIRST_PORTION
+    """How many old ids of `total` one answer reads: a hundredth, because each answer lists all of them."""
+    return max(PORTION, total // 100)
 
 
 class RememberedHistory:
@@ -37,27 +37,50 @@ class RememberedHistory:
         self.history = history
         self.lock = Lock()
         self._door, self._arrived, self._served = Lock(), 0, 0
+        self._reads_old = Lock()
         self.summed: tuple[tuple[HistoryEntry, ...], HistorySummary] = ((), summarize(()))
 
-    def read(self, store: CheckpointStore) -> tuple[HistoryEntry, ...]:
-        """The entries, after reading one more portion; answers that wait for each other share one.
+    def read(self, store: CheckpointStore, *, least: int, more: bool) -> tuple[HistoryEntry, ...]:
+        """The entries, after reading those that are new; answers that wait for each other share what one reads.
 
         Args:
             store: of this answer.
+            least: how many of the newest entries it needs; at most a portion of them is read.
+            more: read one more portion of old ones as well, if the newest are known.
         """
         with self._door:
             self._arrived += 1
             mine = self._arrived
         with self.lock:
-            if self._served < mine:
+            is_first, is_served = not self.history.entries, self._served >= mine
+            if not is_served:
                 with self._door:
                     serves = self._arrived
                 if serves > mine and isinstance(store, Prefetches):
                     store.renew()  # others have come since this answer listed the records
                 self.history.store = store
-                self.history.refresh(portion(self.history.total))
+                self.history.refresh(FIRST_PORTION if is_first else 0)
                 self._served = serves
-            return self.history.entries
+        if not is_first or least > FIRST_PORTION:
+            self._read_old(store, least=least, more=more and not is_served and not is_first)
+        return self.history.entries
+
+    def _read_old(self, store: CheckpointStore, *, least: int, more: bool) -> None:
+        """Reads old ids in parts. Answers that need none of them do not wait; one answer at a time reads them."""
+        left = portion(self.history.total) if more else PORTION
+        if not self._reads_old.acquire(blocking=len(self.history.entries) < least):
+            return
+        try:
+            while left > 0 and self.history.unread and (more or len(self.history.entries) < least):
+                with self.lock:
+                    self.history.store = store
+                    old = self.history.look(min(left, PART))
+                found = list(self.history.over(store).read(old))
+                with self.lock:
+                    self.history.keep(old, found)
+                left -= PART
+        finally:
+            self._reads_old.release()
 
     def summary(self, completed: tuple[HistoryEntry, ...]) -> HistorySummary:
         """The summary of completed checkpoints, computed again only if they have changed."""
@@ -115,14 +138,33 @@ def list_pipelines(context: "Context") -> list[str]:
     return found
 
 
-def read_history(context: "Context", name: str) -> tuple[tuple[HistoryEntry, ...], RememberedHistory]:
-    """The entries read so far, newest first, after one more portion; and the cache that holds them.
+def read_history(
+    context: "Context", name: str, *, least: int = 0, more: bool = False
+) -> tuple[tuple[HistoryEntry, ...], RememberedHistory]:
+    """The entries read so far, newest first, with all new ones; and the cache that holds them.
+
+    Args:
+        context: of this answer.
+        name: the pipeline.
+        least: how many of the newest entries it needs at least, if there are so many: a page of the history, or more; a
+            portion of them at most is read now.
+        more: read one more portion of old ones, if the newest are known already.
 
     Raises:
         NotFoundError: no such pipeline.
     """
     remembered = _histories(context).get(name, lambda: _open_store(context, name))
-    return remembered.read(context.store(name)), remembered
+    return remembered.read(context.store(name), least=max(least, FIRST_PORTION), more=more), remembered
+
+
+def read_newest(context: "Context", name: str) -> None:
+    """Reads as many of the newest checkpoints as any view shows at first, for the answers that follow.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        StoreError: the store could not be read.
+    """
+    read_history(glance_at(context), name, least=PORTION)
 
 
 def _open_store(context: "Context", name: str) -> CheckpointStore:
@@ -176,7 +218,7 @@ def list_known(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
 
 
 def list_entries(context: "Context", name: str) -> tuple[HistoryEntry, ...]:
-    """All entries read so far, newest first.
+    """All entries read so far, newest first, with all new ones.
 
     Raises:
         NotFoundError: no such pipeline.

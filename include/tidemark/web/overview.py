@@ -42,7 +42,13 @@ POINTS = 1000
 
 
 def get_overview(
-    context: Context, name: str, query: HistoryQuery, scope: str = ALL, schedule: RunSchedule | None = None
+    context: Context,
+    name: str,
+    query: HistoryQuery,
+    scope: str = ALL,
+    schedule: RunSchedule | None = None,
+    *,
+    more: bool = True,
 ) -> CheckpointsOverview:
     """Flink's `/checkpoints` of a pipeline, with the checkpoints that match a query.
 
@@ -52,6 +58,7 @@ def get_overview(
         query: selects the checkpoints of the history.
         scope: selects those that are counted, summarized and latest; see `parse_scope`.
         schedule: of the pipeline's DAG, for the verdict.
+        more: read one more portion of a history that is not read whole; the first answer of a page has no time for it.
 
     Raises:
         NotFoundError: no such pipeline, or no such timeline.
@@ -59,7 +66,9 @@ def get_overview(
         StoreError: the store could not be read.
     """
     context = glance_at(context)
-    entries, remembered = history_cache.read_history(context, name)
+    entries, remembered = history_cache.read_history(
+        context, name, least=min(query.offset + query.limit, history_cache.PORTION), more=more
+    )
     discarded = remembered.history.discarded
     branches, pins, trouble = _related(context, name)
     chosen = parse_scope(scope, branches)
@@ -114,7 +123,7 @@ def list_points(context: Context, name: str, last: int, scope: str = LIVE) -> Ch
         CorruptObjectError: a timeline is damaged.
     """
     context = glance_at(context)
-    entries, _ = history_cache.read_history(context, name)
+    entries, _ = history_cache.read_history(context, name, least=min(last, history_cache.PORTION))
     branches = timeline_operations.list_timelines(context, name)
     pins = savepoints.open_savepoints(context, name).pins()
     chosen = parse_scope(scope, branches)
@@ -194,7 +203,7 @@ def find_made_by(context: Context, name: str, dag_id: str, run_id: str) -> RunPr
         NotFoundError: no such pipeline.
     """
     context = glance_at(context)
-    entries, _ = history_cache.read_history(context, name)
+    entries, _ = history_cache.read_history(context, name, more=True)
     begun = [b.genesis for b in timeline_operations.list_timelines(context, name) if b.genesis is not None]
     pinned = savepoints.open_savepoints(context, name).list(disposed=True)
     return RunProducts(

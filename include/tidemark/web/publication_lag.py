@@ -86,7 +86,7 @@ class Missing:
 
 
 def _live_line(context: Context, name: str) -> LiveLine:
-    _, remembered = history_cache.read_history(context, name)
+    _, remembered = history_cache.read_history(context, name, more=True)
     timelines = context.coordinator(name).timelines
     live = timelines.live()
     return LiveLine(pipeline=name, live=branch(timelines, live, live), history=remembered.history)

@@ -1,5 +1,6 @@
 """The application below `/tidemark`: every route requires a login, bodies are JSON, errors are the command line's."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import cache
 
@@ -11,9 +12,13 @@ from tidemark.airflow.ui import routes, writes
 from tidemark.airflow.ui.access import PayloadsHiddenError
 from tidemark.airflow.ui.shared import shared_context
 from tidemark.errors import ConflictError, NameRefusedError, NotFoundError, ReleasedError, TidemarkError, UsageError
+from tidemark.web import history_cache
 
+_log = logging.getLogger(__name__)
 MOST_BYTES = 64 * 1024
 """The largest body of a request."""
+MOST_PREPARED = 20
+"""Pipelines whose newest checkpoints a server reads when it starts."""
 STATUS: tuple[tuple[type[TidemarkError], int], ...] = (
     (NameRefusedError, 404),
     (ReleasedError, 409),
@@ -73,6 +78,19 @@ def shared_app() -> FastAPI:
     """The application of this process."""
     shared_context()
     return create_app()
+
+
+def read_pipelines() -> None:
+    """Reads what the first page asks for: the pipelines, and the newest checkpoints of some of them (adr/0080).
+
+    An error is logged only: the page will show it.
+    """
+    try:
+        shared_app()
+        for name in history_cache.list_pipelines(shared_context())[:MOST_PREPARED]:
+            history_cache.read_newest(shared_context(), name)
+    except Exception:  # noqa: BLE001  (nothing waits for this thread)
+        _log.warning("the pipelines could not be read when the server started", exc_info=True)
 
 
 async def error_response(_: Request, error: Exception) -> JSONResponse:

@@ -7,14 +7,6 @@ from airflow.plugins_manager import AirflowPlugin
 from tidemark.airflow.ui import pausing, stopping
 from tidemark.airflow.ui.bundle import VERSION
 
-
-async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
-    """The routes, created at the API server's first request."""
-    from tidemark.airflow.ui.app import shared_app
-
-    await shared_app()(scope, receive, send)
-
-
 ICONS = {"icon": "tidemark/static/icon.svg", "icon_dark_mode": "tidemark/static/icon-dark.svg"}
 
 
@@ -27,7 +19,6 @@ class TidemarkPlugin(AirflowPlugin):
 
     name = "tidemark"
     listeners = [pausing, stopping]
-    fastapi_apps = [{"app": app, "url_prefix": "/tidemark", "name": "Tidemark"}]
     react_apps = [
         {
             "name": "Checkpoints",
@@ -57,3 +48,11 @@ class TidemarkPlugin(AirflowPlugin):
             "url_route": "pipeline-verdicts",
         },
     ]
+
+    # Airflow's class has an attribute, which it only reads.
+    @property
+    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The routes. Only an API server, which has FastAPI loaded, asks for them."""
+        from tidemark.airflow.ui.late_app import LateApp
+
+        return [{"app": LateApp(), "url_prefix": "/tidemark", "name": "Tidemark"}]

@@ -1,7 +1,9 @@
 """The routes that read (docs/rest.md). Paths and fields have Flink's names where the meaning is Flink's."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -74,6 +76,8 @@ router = APIRouter()
 MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 FILES = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
 """The bundle. It holds no data, yet it requires a login like all other routes."""
+READERS = 8
+"""Pipelines that one answer reads at the same time."""
 Number = Annotated[int, Path(ge=1, le=10**12)]
 Name = Annotated[str, Path(min_length=1, max_length=63)]
 ScopeText = Annotated[str, Field(max_length=80)]
@@ -113,11 +117,12 @@ def pipelines(user: GetUserDep, session: SessionDep) -> list[PipelineFacts]:
 
 @router.get("/verdicts")
 def verdicts(user: GetUserDep, session: SessionDep) -> list[PipelineFacts]:
-    """The same pipelines, each with its verdict."""
-    return [
-        replace(found, verdict=health.get_verdict(shared_context(), found.name, find_dag(found.name, session).schedule))
-        for found in pipelines(user, session)
-    ]
+    """The same pipelines, each with its verdict; several are read at the same time."""
+    found = pipelines(user, session)
+    schedules = [find_dag(one.name, session).schedule for one in found]
+    with ThreadPoolExecutor(READERS) as pool:
+        judged = pool.map(partial(health.get_verdict, shared_context()), [one.name for one in found], schedules)
+        return [replace(one, verdict=verdict) for one, verdict in zip(found, judged, strict=True)]
 
 
 class HistoryParams(BaseModel):
@@ -135,6 +140,7 @@ class HistoryParams(BaseModel):
     limit: int = Field(25, ge=0, le=100)
     offset: int = Field(0, ge=0, le=1_000_000)
     scope: ScopeText = ALL
+    more: bool = True
 
 
 @router.get("/pipelines/{pipeline}/checkpoints")
@@ -142,10 +148,9 @@ def checkpoints(
     pipeline: Readable, asked: Annotated[HistoryParams, Query()], session: SessionDep
 ) -> CheckpointsOverview:
     """Flink's `/jobs/:id/checkpoints`: counts, summary, latest, history."""
-    query = HistoryQuery(**asked.model_dump(exclude={"scope"}))
-    return overview.get_overview(
-        shared_context(), pipeline, query, scope=asked.scope, schedule=find_dag(pipeline, session).schedule
-    )
+    query = HistoryQuery(**asked.model_dump(exclude={"scope", "more"}))
+    schedule = find_dag(pipeline, session).schedule
+    return overview.get_overview(shared_context(), pipeline, query, asked.scope, schedule, more=asked.more)
 
 
 @router.get("/pipelines/{pipeline}/checkpoints/config")
@@ -385,13 +390,14 @@ class CalendarParams(BaseModel):
     keep: str | None = Field(None, max_length=1000)
     without: str | None = Field(None, min_length=1, max_length=63)
     sizes: bool = False
+    more: bool = True
 
 
 @router.get("/pipelines/{pipeline}/retention-calendar")
 def calendar(pipeline: Readable, asked: Annotated[CalendarParams, Query()], session: SessionDep) -> RetentionCalendar:
     """The next sweep by checkpoint, from manifests and the rule alone."""
     what_if = WhatIf(keep=asked.keep, without=asked.without)
-    found = retention_calendar.get_calendar(shared_context(), pipeline, what_if, sizes=asked.sizes)
+    found = retention_calendar.get_calendar(shared_context(), pipeline, what_if, sizes=asked.sizes, more=asked.more)
     dag = find_retention(pipeline, session)
     return replace(
         found,

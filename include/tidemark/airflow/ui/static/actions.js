@@ -25,6 +25,7 @@ const AT_A_POINT = ["backfill", "transform", "patch"];
 export function Actions({ pipeline, facts, checkpoint }) {
   const dags = useDags(pipeline);
   const { form, open } = useForm();
+  if (facts.may_trigger === undefined) return h(C.Flex, { minH: 9, w: "100%" });
   if (!facts.may_trigger) return null;
   if (dags && dags.error) return h(Trouble, { error: dags.error });
   const all = [

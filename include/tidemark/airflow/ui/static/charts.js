@@ -1,7 +1,7 @@
 // Charts as handwritten SVG over a time axis, as wide as their box, so that texts keep their size.
 
 import { timeTicks } from "./clock.js";
-import { C, color, h, Muted, Panel, React, useEffect, useState, when } from "./ui.js";
+import { C, color, h, Muted, Panel, React, useCallback, useEffect, useState, when } from "./ui.js";
 
 const HIGH = 190;
 const TOP = 26;
@@ -56,7 +56,12 @@ function useWidth() {
     watch.observe(box);
     return () => watch.disconnect();
   }, [box]);
-  return [setBox, width];
+  // Measured at once: a chart is drawn in the same frame as the panel around it.
+  const begin = useCallback((element) => {
+    setBox(element);
+    if (element) setWidth(Math.floor(element.getBoundingClientRect().width));
+  }, []);
+  return [begin, width];
 }
 
 // series: [{name, of: (point) => number}]; format: number to text; units: what its ticks are multiples of.

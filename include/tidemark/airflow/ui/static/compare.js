@@ -5,20 +5,23 @@ import { BranchActions, Command, isOpen } from "./branch_actions.js";
 import { KeyRows, SinkRows } from "./compared_rows.js";
 import { Hidden } from "./records.js";
 import { Rows } from "./table.js";
-import { Answered, C, count, Empty, h, Muted, Name, ours, Panel, shown, Trouble, useAnswer, useEffect, useState,
-  when } from "./ui.js";
+import { Answered, C, checkpointsOf, count, Empty, h, Muted, Name, ours, Panel, shown, Trouble, useAnswer, useEffect,
+  useState, when } from "./ui.js";
 
 const OTHER = "other";
 
-export function Compare({ pipeline, facts, tree, place, onCheckpoint, onCompare }) {
+// It does not wait for the tree: sides that the address names are compared even if a timeline is damaged.
+export function Compare({ pipeline, facts, tree: { data: branches, error }, place, onCheckpoint, onCompare }) {
   const { left, right } = place;
-  const alone = !left && tree.reduce((sum, t) => sum + t.checkpoints, 0) < 2;
+  const tree = branches || [];
+  const alone = !left && Boolean(branches) && tree.reduce((sum, t) => sum + t.checkpoints, 0) < 2;
   const answer = useAnswer(alone ? null : ours(["pipelines", pipeline, "compare"], { left, right }), 0);
   const sides = answer.data || {};
   return h(C.Flex, { direction: "column", gap: 3, "data-compare": answer.data
     ? `${sides.left.name} ${sides.right.name}` : "" },
   h(Pickers, { key: `${left} ${right}`, pipeline, tree, onCompare, left: left || (sides.left ? sides.left.name : ""),
     right: right || "live" }),
+  error && !branches && !answer.error && h(Trouble, { error }),
   alone || (!left && answer.error && answer.error.status === 404)
     ? h(Empty, { title: "Nothing to compare yet" }, "A comparison needs two checkpoints.")
     : h(Answered, { answer, what: "both sides" }, (data) => h(Compared, { key: `${data.left.id} ${data.right.id}`,
@@ -28,7 +31,7 @@ export function Compare({ pipeline, facts, tree, place, onCheckpoint, onCompare 
 // Nothing is read before the button is pressed: arrow keys walk through a list.
 function Pickers({ pipeline, tree, left, right, onCompare }) {
   const pins = useAnswer(ours(["pipelines", pipeline, "savepoints"]), 30000);
-  const newest = useAnswer(ours(["pipelines", pipeline, "checkpoints"], { status: "COMPLETED", limit: 100 }), 30000);
+  const newest = useAnswer(checkpointsOf(pipeline, { status: "COMPLETED", limit: 100 }), 30000);
   const [sides, setSides] = useState({ left, right });
   // The left side is known once the server has answered.
   useEffect(() => setSides({ left, right }), [left, right]);

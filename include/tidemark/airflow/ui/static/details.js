@@ -3,7 +3,7 @@
 import { Copy } from "./copying.js";
 import { DueRows } from "./eventtime.js";
 import { FailedCheckpoint } from "./failure.js";
-import { Lineage, RunLink } from "./graph.js";
+import { Lineage, RunLink, useLineage } from "./graph.js";
 import { Progress } from "./progress.js";
 import { Operators, Storage } from "./operators.js";
 import { DeadLetters, Records } from "./records.js";
@@ -25,6 +25,7 @@ export const useDetails = (pipeline, checkpoint) => useAnswer(
 // On the page of a run, `run` is its id and `shown` the errors that stand above: neither is repeated.
 export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheckpoint, actions }) {
   const [part, setPart] = useState("lineage");
+  const lineage = useLineage(pipeline, checkpoint, answer.data && answer.data.status);
   return h(Answered, { answer, what: `chk-${checkpoint}` }, (data) => h(C.Box, { "data-status": data.status },
     data.status === "COMPLETED" && !data.discarded && actions,
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
@@ -40,7 +41,7 @@ export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheck
     h(Tabs, { name: `Parts of ${data.name}`, parts: PARTS, part, setPart }),
     // Drawn again when the status changes.
     h(TabPanel, { key: data.status, parts: PARTS, part },
-      part === "lineage" && h(Lineage, { pipeline, checkpoint, dag, onCheckpoint }),
+      part === "lineage" && h(Lineage, { answer: lineage, pipeline, checkpoint, dag, onCheckpoint }),
       part === "operators" && h(Operators, { data }),
       part === "offsets" && h(Offsets, { data, pipeline }),
       part === "time" && h(EventTime, { data, pipeline }),

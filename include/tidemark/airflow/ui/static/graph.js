@@ -2,7 +2,7 @@
 
 import { hashOf } from "./place.js";
 import { Answered, airflow, ask, bytes, C, color, dagRun, duration, Empty, Facts, h, inZone, Inside, Muted, ours, Time,
-  useAnswer, useEffect, useState } from "./ui.js";
+  useAnswer, useEffect, useRef, useState } from "./ui.js";
 
 const NODE = { wide: 168, high: 42, gap: 12, column: 210 };
 const TONES = {
@@ -14,8 +14,18 @@ const WORDS = { dead_letters: "dead letters", manifest: "checkpoint", parent: "c
   child: "checkpoint after" };
 const HEADS = ["reads", "operators", "tables", "gate", "checkpoint", "then"];
 
-export function Lineage({ pipeline, checkpoint, dag, onCheckpoint }) {
+// The lineage is asked for at the same time as the details, and again when the status changes.
+export function useLineage(pipeline, checkpoint, status) {
   const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints", "lineage", checkpoint]), 0);
+  const drawn = useRef(null);
+  useEffect(() => {
+    if (drawn.current && status && status !== drawn.current) answer.again();
+    drawn.current = status || null;
+  }, [status]);
+  return answer;
+}
+
+export function Lineage({ answer, pipeline, checkpoint, dag, onCheckpoint }) {
   return h(Answered, { answer, what: "the lineage" },
     (graph) => h(C.Box, null, h(Drawn, { key: graph.id, graph, dag, onCheckpoint }),
       h(C.Box, { mt: 3, fontSize: "sm" }, h(Inside, { to: `/plugin/checkpoints${hashOf(

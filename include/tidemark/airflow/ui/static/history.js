@@ -1,8 +1,8 @@
 // The history: all checkpoints, completed, failed or open; filtered, sorted, in pages. A line leads to its checkpoint.
 
 import { FILTERS, useTyped } from "./place.js";
-import { Answered, bytes, C, Check, count, duration, Empty, h, inZone, letters, Muted, Name, ours, runOf, Status,
-  useAnswer, useEffect, useState, when } from "./ui.js";
+import { Answered, bytes, C, Check, checkpointsOf, count, duration, Empty, h, inZone, letters, Muted, Name, runOf,
+  Status, useAnswer, useEffect, useState, when } from "./ui.js";
 import { Middle, Rows } from "./table.js";
 
 const PAGE = 25;
@@ -14,7 +14,7 @@ export function History({ pipeline, place, change, left, onChoose, timelines }) 
   const by = MEASURES.includes(place.sort.replace(/^-/, "")) ? place.sort : NEWEST;
   const query = { status, timeline, text, pinned: pinned ? true : undefined, since, until: until && dayAfter(until),
     sort: by === NEWEST ? undefined : by, limit: PAGE, offset: offset || undefined };
-  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], query), 5000);
+  const answer = useAnswer(checkpointsOf(pipeline, query), 5000);
   useReturn(left, Boolean(answer.data));
   const filtered = Object.keys(FILTERS).some((name) => !["offset", "sort"].includes(name) && place[name]);
   return h(C.Flex, { direction: "column", gap: 3 },

@@ -1,7 +1,7 @@
 // The source of a row: of state by its key, of a sink by its checkpoint and values. The address holds the question.
 
 import { Change } from "./change.js";
-import { C, count, Empty, h, ours, useAnswer, useEffect, useState, when } from "./ui.js";
+import { C, checkpointsOf, count, Empty, h, useAnswer, useEffect, useState, when } from "./ui.js";
 import { Choice } from "./history.js";
 import { Hidden } from "./records.js";
 import { SinkForm, SinkRows } from "./sinkrows.js";
@@ -68,7 +68,7 @@ function KeyForm({ pipeline, operator, place, look }) {
 
 // A completed checkpoint: type its id, or pick one of the newest.
 export function AsOf({ pipeline, label, value, onChange, ...more }) {
-  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], { status: "COMPLETED", limit: 100 }), 0);
+  const answer = useAnswer(checkpointsOf(pipeline, { status: "COMPLETED", limit: 100 }), 0);
   const found = answer.data ? answer.data.history.filter((c) => !c.discarded) : [];
   const list = `tm-${label.replace(/\W+/g, "-")}`;
   return h(Labelled, { label },

@@ -4,14 +4,14 @@
 import { BacklogLine } from "./backlog.js";
 import { BYTES, Chart, COUNTS, partitions, Signs, SPANS, stopsOf, whole } from "./charts.js";
 import { Choice } from "./history.js";
-import { Answered, Badge, bytes, C, count, day, duration, Empty, h, Muted, Name, ours, Panel, percent, React, soon,
-  Status, Time, Trouble, useAnswer, useMemo, zoneName } from "./ui.js";
+import { Answered, Badge, bytes, C, count, day, duration, Empty, h, Muted, Name, Panel, percent, React, soon, Status,
+  Time, Trouble, useMemo, zoneName } from "./ui.js";
 import { PlaceLink } from "./place.js";
 import { PublicationsLine } from "./publications.js";
 import { Rows } from "./table.js";
 import { VerdictLine } from "./verdict.js";
 
-export function Overview({ data, facts, timelines, scope, onScope, onCheckpoint }) {
+export function Overview({ data, series, facts, timelines, scope, onScope, onCheckpoint }) {
   return h(C.Flex, { direction: "column", gap: 3 },
     h(VerdictLine, { verdict: data.verdict, schedule: facts.schedule }),
     data.trouble && h(Trouble, { error: data.trouble }),
@@ -21,7 +21,7 @@ export function Overview({ data, facts, timelines, scope, onScope, onCheckpoint 
     h(ScopeChoice, { pipeline: data.pipeline, timelines, scope, onScope, counts: data.counts }),
     h(Latest, { latest: data.latest, onCheckpoint }),
     // Damage of the live timeline is shown above.
-    !(data.trouble && !scope) && h(Charts, { pipeline: data.pipeline, scope, trouble: data.trouble, onCheckpoint }),
+    !(data.trouble && !scope) && h(Charts, { answer: series, trouble: data.trouble, onCheckpoint }),
     h(Percentiles, { summary: data.summary }));
 }
 
@@ -60,6 +60,7 @@ function Age({ health, verdict }) {
 // When the schedule runs, in its own time zone.
 export function scheduleText(facts, { end = true } = {}) {
   const { schedule } = facts;
+  if (schedule === undefined) return "…";
   if (!schedule) return facts.dag_id ? "No schedule known" : "Airflow knows no DAG for it";
   if (schedule.kind === "manual") return "Manual";
   const ended = end && schedule.end && !facts.next_run ? `, until ${day(schedule.end)}` : "";
@@ -71,6 +72,8 @@ function Next({ stopped, facts, now }) {
   const none = { name: "Next run", value: "none" };
   if (stopped) return h(Tile, { ...none, tone: "orange", sign: "■", verdict: "Stopped",
     second: h("bdi", null, stopped.why) });
+  // The list of pipelines, which knows it, is not here yet.
+  if (facts.schedule === undefined) return h(Tile, { ...none, value: "…", second: "…" });
   if (facts.is_paused) return h(Tile, { ...none, tone: "orange", sign: "‖", verdict: "DAG is paused",
     second: schedule });
   const kind = facts.schedule ? facts.schedule.kind : null;
@@ -143,9 +146,7 @@ function Latest({ latest, onCheckpoint }) {
       ? h("span", null, "from savepoint ", h(Name, { most: "12rem" }, r.external_path)) : "from a checkpoint")));
 }
 
-function Charts({ pipeline, scope, trouble, onCheckpoint }) {
-  const url = ours(["pipelines", pipeline, "checkpoints", "series"], { last: 200, scope: scope || "live" });
-  const answer = useAnswer(url, 15000);
+function Charts({ answer, trouble, onCheckpoint }) {
   if (trouble && answer.error && answer.error.what === trouble.what) return null;
   return h(Answered, { answer, what: "the charts" }, (data) => h(Drawn, { data, onCheckpoint }));
 }

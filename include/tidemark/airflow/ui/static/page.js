@@ -18,9 +18,14 @@ import { PublicationsView } from "./publications.js";
 import { Retention } from "./retention.js";
 import { Configuration } from "./settings.js";
 import { Timelines } from "./timelines.js";
-import { Answered, C, count, Empty, h, Inside, Loading, Name, ours, React, Trouble, useAnswer, useEffect,
-  useState, useTitle } from "./ui.js";
+import { Answered, C, checkpointsOf, count, Empty, h, Inside, Loading, Name, ours, React, Trouble, useAnswer,
+  useEffect, useState, useTitle } from "./ui.js";
 import { wordOf } from "./verdict.js";
+
+// Until then, in ms, the view that was opened is alone with the server.
+const CALM = 1000;
+// Views that need the timelines.
+const BRANCHED = ["overview", "history", "timelines", "compare"];
 
 function Checkpoints({ dagId }) {
   const [place, go] = usePlace();
@@ -31,25 +36,30 @@ function Checkpoints({ dagId }) {
   // The address names a pipeline that does not exist yet: its first checkpoint is being planned.
   useEffect(() => setEvery(missing && place.pipeline ? 3000 : 15000), [missing, place.pipeline]);
   const facts = own && (own.find((p) => p.name === place.pipeline) || (place.pipeline ? null : own[0]));
-  useTitle(dagId ? null : `Checkpoints${facts ? ` · ${facts.name}` : ""}`);
+  // The view of a pipeline that the address names asks for its answers while the list of pipelines is asked for.
+  const shown = facts || (own === null && !pipelines.error && place.pipeline ? { name: place.pipeline } : null);
+  useTitle(dagId ? null : `Checkpoints${shown ? ` · ${shown.name}` : ""}`);
+  const choice = { facts: shown, dagId, choose: (pipeline) => go({ ...NO_FILTER, pipeline, view: tabOf(place.view),
+    checkpoint: null, scope: "" }) };
   return h(C.Box, { p: 3, w: "100%", maxW: "100%", overflowX: "hidden", "data-page": "checkpoints" },
     !dagId && pipelines.error && !pipelines.data && h(C.Heading, { as: "h1", size: "lg" }, "Checkpoints"),
-    h(Answered, { answer: pipelines, what: "the pipelines" }, () => {
+    h(Answered, { answer: shown && !pipelines.data ? { data: [] } : pipelines, what: "the pipelines" }, () => {
+      if (shown) return h(Chosen, { ...choice, pipelines: own || [shown], place, go });
       if (own === null) return h(Loading, { what: "the DAG" });
-      if (own.length === 0) return h(Nothing, { dagId });
-      return h(C.Box, null,
-        h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
-          h(Chosen, { pipelines: own, facts, dagId,
-            choose: (pipeline) => go({ ...NO_FILTER, pipeline, view: tabOf(place.view), checkpoint: null,
-              scope: "" }) }),
-          facts && h(Actions, { pipeline: facts.name, facts })),
-        facts && h(AddressedForm, { key: `form of ${facts.name}`, pipeline: facts.name }),
-        facts
-          ? h(Pipeline, { key: facts.name, facts, place, go })
-          : h(Trouble, { error: { what: `There is no pipeline ${place.pipeline} that you may see`,
-            next: "choose one above." } }));
+      return own.length === 0 ? h(Nothing, { dagId }) : h(C.Box, null, h(Choices, { ...choice, pipelines: own }),
+        h(Trouble, { error: { what: `There is no pipeline ${place.pipeline} that you may see`,
+          next: "choose one above." } }));
     }));
 }
+
+// `facts` has no permissions while the list of pipelines, which knows them, is on its way.
+const Chosen = ({ place, go, ...choice }) => h(C.Box, null,
+  h(C.Flex, { gap: 3, align: "flex-start", mb: 2, wrap: "wrap" },
+    h(Choices, choice),
+    h(Actions, { pipeline: choice.facts.name, facts: choice.facts })),
+  choice.facts.may_trigger !== undefined && h(AddressedForm, { key: `form of ${choice.facts.name}`,
+    pipeline: choice.facts.name }),
+  h(Pipeline, { key: choice.facts.name, facts: choice.facts, place, go }));
 
 const Nothing = ({ dagId }) => (dagId
   ? h(Empty, { title: "No checkpoints here" },
@@ -62,8 +72,14 @@ const Nothing = ({ dagId }) => (dagId
 const NARROW = { position: { base: "absolute", md: "static" }, clipPath: { base: "inset(50%)", md: "none" } };
 
 // The pipeline, with the verdict of each in the list. A tab of a DAG needs neither a heading nor a link to the DAG.
-function Chosen({ pipelines, facts, dagId, choose }) {
-  const { data } = useAnswer(ours(["verdicts"]), 30000);
+// Verdicts come last: each needs the answers of a pipeline.
+function Choices({ pipelines, facts, dagId, choose }) {
+  const [calm, setCalm] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(setCalm, CALM, true);
+    return () => clearTimeout(timer);
+  }, []);
+  const { data } = useAnswer(calm ? ours(["verdicts"]) : null, 30000);
   const state = new Map((data || []).map((p) => [p.name, p.verdict.state]));
   const words = (name) => (state.has(name) ? `${name} · ${wordOf(state.get(name))}` : name);
   return h(C.Flex, { gap: 3, align: "center", wrap: "wrap", minH: 9, w: "100%" },
@@ -76,20 +92,23 @@ function Chosen({ pipelines, facts, dagId, choose }) {
       fontSize: "sm" }, "DAG ", h(Name, { most: "14rem" }, facts.dag_id)));
 }
 
+// What a view asks for is asked as soon as it is chosen, also while it waits for another answer.
 function Pipeline({ facts, place, go }) {
   const pipeline = facts.name;
-  const { scope } = place;
-  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], { limit: 0, scope: scope || "live" }), 5000);
-  const tree = useAnswer(ours(["pipelines", pipeline, "timelines"]), 15000);
-  const config = useAnswer(place.view === "origin" ? ours(["pipelines", pipeline, "checkpoints", "config"]) : null,
-    0);
+  const scope = place.scope || "live";
+  const asks = (views, parts, query) => (views.includes(place.view) ? ours(["pipelines", pipeline, ...parts], query)
+    : null);
+  const answer = useAnswer(place.view === "overview" ? checkpointsOf(pipeline, { limit: 0, scope }) : null, 5000);
+  const series = useAnswer(asks(["overview"], ["checkpoints", "series"], { last: 200, scope }), 15000);
+  const tree = useAnswer(asks(BRANCHED, ["timelines"]), 15000);
+  const config = useAnswer(asks(["origin"], ["checkpoints", "config"]), 0);
   const part = tabOf(place.view);
   return h(C.Box, null,
     h(Tabs, { name: "Views", parts: VIEWS, part, setPart: (view) => go({ pipeline, view, checkpoint: null }) }),
-    h(TabPanel, { parts: VIEWS, part }, h(View, { facts, place, go, answer, tree, config })));
+    h(TabPanel, { parts: VIEWS, part }, h(View, { facts, place, go, answer, series, tree, config })));
 }
 
-function View({ facts, place, go, answer, tree, config }) {
+function View({ facts, place, go, answer, series, tree, config }) {
   const pipeline = facts.name;
   // The last checkpoint that was open: the history focuses its row.
   const [left, setLeft] = useState(null);
@@ -101,7 +120,7 @@ function View({ facts, place, go, answer, tree, config }) {
   const compare = (left, right) => go({ pipeline, view: "compare", checkpoint: null, left, right });
   return h(React.Fragment, null,
     place.view === "overview" && h(Answered, { answer, what: "the checkpoints" },
-      (data) => h(C.Box, null, h(Reading, data), h(Overview, { data, facts, timelines: tree.data || [],
+      (data) => h(C.Box, null, h(Reading, data), h(Overview, { data, series, facts, timelines: tree.data || [],
         scope: place.scope, onScope: (scope) => go({ pipeline, scope }), onCheckpoint: open }))),
     // The address names a timeline that does not exist.
     place.view === "overview" && place.scope && answer.error && answer.data === undefined && h(C.Button, { size: "xs",
@@ -114,8 +133,7 @@ function View({ facts, place, go, answer, tree, config }) {
     place.view === "timelines" && h(Answered, { answer: tree, what: "the timelines" },
       (data) => h(Timelines, { pipeline, facts, tree: data, onCheckpoint: open, onCompare: compare })),
     place.view === "retention" && h(Retention, { pipeline, facts }),
-    place.view === "compare" && h(Answered, { answer: tree, what: "the timelines" },
-      (data) => h(Compare, { pipeline, facts, tree: data, place, onCheckpoint: open, onCompare: compare })),
+    place.view === "compare" && h(Compare, { pipeline, facts, tree, place, onCheckpoint: open, onCompare: compare }),
     place.view === "origin" && h(Answered, { answer: config, what: "the operators" },
       (data) => h(Origin, { pipeline, facts, operators: data.operators, place, onCheckpoint: open,
         change: (part) => go({ pipeline, view: "origin", ...part }) })),

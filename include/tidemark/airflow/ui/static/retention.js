@@ -13,9 +13,10 @@ const DECLARED = { way: "declared", n: "6", rule: "", without: "" };
 
 export function Retention({ pipeline, facts }) {
   const [asked, setAsked, query] = useWhatIf();
-  const there = (more) => ours(["pipelines", pipeline, "retention-calendar"], { ...query, ...more });
-  const answer = useAnswer(there(), 30000);
-  const sizes = useAnswer(there({ sizes: true }), 0).data;
+  const there = (how) => ours(["pipelines", pipeline, "retention-calendar"], { ...query, ...how });
+  const answer = useAnswer(there({ more: false }), 30000);
+  const isRead = answer.data && answer.data.indexed.read === answer.data.indexed.of;
+  const sizes = useAnswer(isRead ? there({ sizes: true }) : null, 0).data;
   return h(C.Flex, { direction: "column", gap: 3 },
     h(Panel, { title: "Retention", aside: facts.may_trigger && h(Trigger, { pipeline }) },
       h(WhatIf, { pipeline, asked, setAsked }),

@@ -2,7 +2,7 @@
 // history is drawn, so that thousands of checkpoints stay usable. One chosen dot is opened, two are compared.
 
 import { shade } from "./charts.js";
-import { Answered, C, color, count, h, Muted, Name, ours, useAnswer, useEffect, useMemo, useRef, useState,
+import { Answered, C, checkpointsOf, color, count, h, Muted, Name, useAnswer, useEffect, useMemo, useRef, useState,
   when, zoneName } from "./ui.js";
 import { Middle } from "./table.js";
 
@@ -16,8 +16,7 @@ const WORDS = { COMPLETED: "completed", FAILED: "failed", IN_PROGRESS: "in progr
 
 export function TimelineGraph({ pipeline, tree, onCheckpoint, onCompare }) {
   const [offset, setOffset] = useState(0);
-  const answer = useAnswer(ours(["pipelines", pipeline, "checkpoints"], { limit: PAGE, offset: offset || undefined }),
-    15000);
+  const answer = useAnswer(checkpointsOf(pipeline, { limit: PAGE, offset: offset || undefined }), 15000);
   return h(Answered, { answer, what: "the checkpoints" }, (data) => (data.history.length === 0
     ? h(Muted, null, "No checkpoint was planned yet.")
     : h(C.Box, null,

@@ -17,6 +17,9 @@ const base = () => new URL(".", document.baseURI);
 const path = (parts) => parts.map(encodeURIComponent).join("/");
 
 export const ours = (parts, query) => address("tidemark/", parts, query);
+// Checkpoints: the first answer has those that the server knows, and `useAnswer` asks it to read on.
+export const checkpointsOf = (pipeline, query) => ours(["pipelines", pipeline, "checkpoints"],
+  { ...query, more: false });
 export const airflow = (parts, query) => address("api/v2/", parts, query);
 
 function address(below, parts, query) {
@@ -97,7 +100,7 @@ export function useTitle(title) {
 }
 
 // The state of a request: {data, error, loading, again}. Polls after `every` ms while the page is visible; `every` may
-// be a function of the answer, and 0 ends the polling.
+// be a function of the answer, and 0 ends the polling. While the server has not read everything, it is asked to go on.
 export function useAnswer(url, every) {
   useZone();
   const [state, setState] = useState({ loading: true });
@@ -111,14 +114,18 @@ export function useAnswer(url, every) {
     if (key === null) return undefined;
     let gone = false;
     let timer;
+    const asked = new URL(key);
     const go = async () => {
       const waits = (data) => (typeof pace.current === "function" ? pace.current(data) : pace.current);
       let wait = 0;
       try {
-        const data = await ask(key);
+        const data = await ask(asked);
         if (!gone) setState({ data });
         wait = waits(data);
-        if (data.indexed && data.indexed.read < data.indexed.of) wait = 200;
+        if (data.indexed && data.indexed.read < data.indexed.of) {
+          asked.searchParams.delete("more");
+          wait = 200;
+        }
       } catch (error) {
         // Not found and forbidden are final.
         wait = [403, 404, 422].includes(error.status) && typeof pace.current === "function" ? 0 : waits();
