@@ -139,7 +139,7 @@ class History:
         self.total = 0
 
     def refresh(self, most: int) -> None:
-        """Reads what is new since the last call, and at most `most` old ids, newest first; the next call continues.
+        """Reads new ids, and at most `most` old ones, newest first; the next call continues.
 
         Raises:
             StoreError: the store could not be listed or read; entries read before are kept.
@@ -148,7 +148,7 @@ class History:
         self.keep(old, self.read(old))
 
     def look(self, most: int) -> list[int]:
-        """Reads what is new since the last call. Returns at most `most` old ids to `read` and `keep`, newest first.
+        """Reads new ids. Returns at most `most` old ones to `read` and `keep`, newest first.
 
         Raises:
             StoreError: the store could not be listed or read; entries read before are kept.

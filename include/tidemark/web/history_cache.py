@@ -45,7 +45,7 @@ class RememberedHistory:
 
         Args:
             store: of this answer.
-            least: how many of the newest entries it needs; at most a portion of them is read.
+            least: how many of the newest entries it needs; at most a portion of them is read now.
             more: read one more portion of old ones as well, if the newest are known.
         """
         with self._door:
@@ -146,15 +146,15 @@ def read_history(
     Args:
         context: of this answer.
         name: the pipeline.
-        least: how many of the newest entries it needs at least, if there are so many: a page of the history, or more; a
-            portion of them at most is read now.
+        least: how many of the newest entries it needs, if there are so many; a page of the history at least, a portion
+            at most.
         more: read one more portion of old ones, if the newest are known already.
 
     Raises:
         NotFoundError: no such pipeline.
     """
     remembered = _histories(context).get(name, lambda: _open_store(context, name))
-    return remembered.read(context.store(name), least=max(least, FIRST_PORTION), more=more), remembered
+    return remembered.read(context.store(name), least=min(max(least, FIRST_PORTION), PORTION), more=more), remembered
 
 
 def read_newest(context: "Context", name: str) -> None:

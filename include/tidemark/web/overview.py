@@ -1,6 +1,6 @@
 """The overview of a pipeline: verdict, health, counts, the latest checkpoints, history, percentiles, charts."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from weakref import WeakKeyDictionary
@@ -66,26 +66,20 @@ def get_overview(
         StoreError: the store could not be read.
     """
     context = glance_at(context)
-    entries, remembered = history_cache.read_history(
-        context, name, least=min(query.offset + query.limit, history_cache.PORTION), more=more
-    )
-    discarded = remembered.history.discarded
+    entries, remembered = history_cache.read_history(context, name, least=query.offset + query.limit, more=more)
+    history = remembered.history
     branches, pins, trouble = _related(context, name)
     chosen = parse_scope(scope, branches)
 
     def line(entry: HistoryEntry) -> CheckpointLine:
-        return line_of(entry, pins.get(entry.id, ()), discarded=entry.id in discarded)
-
-    def newest(found: Iterator[HistoryEntry]) -> CheckpointLine | None:
-        return next(map(line, found), None)
+        return line_of(entry, pins.get(entry.id, ()), discarded=entry.id in history.discarded)
 
     within = tuple(e for e in entries if chosen.takes(e))
     completed = tuple(e for e in within if e.status is CheckpointStatus.COMPLETED)
     matching = query.select(entries, pins)
     restores = [g for g in _geneses(branches, chosen) if g.why == "restore"]
     live = next((b for b in branches if b.is_live), None)
-    damage = "" if trouble is None else trouble.what
-    line_now = LiveLine(pipeline=name, live=live, history=remembered.history, damage=damage)
+    line_now = LiveLine(pipeline=name, live=live, history=history, damage="" if trouble is None else trouble.what)
     health, verdict = measure_health(context, line_now, schedule)
     return CheckpointsOverview(
         pipeline=name,
@@ -94,9 +88,9 @@ def get_overview(
         counts=_counts(within, restored=len(restores)),
         summary=remembered.summary(completed),
         latest=LatestCheckpoints(
-            completed=newest(iter(completed)),
-            savepoint=newest(e for e in completed if e.id in pins),
-            failed=newest(e for e in within if e.status is CheckpointStatus.FAILED),
+            completed=next(map(line, completed), None),
+            savepoint=next((line(e) for e in completed if e.id in pins), None),
+            failed=next((line(e) for e in within if e.status is CheckpointStatus.FAILED), None),
             restored=_restored(restores),
         ),
         history=[line(e) for e in matching[query.offset : query.offset + query.limit]],
@@ -104,7 +98,7 @@ def get_overview(
         health=health,
         trouble=trouble,
         run=None if live is None or live.newest is None else _unfinished_run(context, live.newest),
-        indexed=ReadIds(read=remembered.history.total - remembered.history.unread, of=remembered.history.total),
+        indexed=ReadIds(read=history.total - history.unread, of=history.total),
     )
 
 
@@ -123,7 +117,7 @@ def list_points(context: Context, name: str, last: int, scope: str = LIVE) -> Ch
         CorruptObjectError: a timeline is damaged.
     """
     context = glance_at(context)
-    entries, _ = history_cache.read_history(context, name, least=min(last, history_cache.PORTION))
+    entries, _ = history_cache.read_history(context, name, least=last)
     branches = timeline_operations.list_timelines(context, name)
     pins = savepoints.open_savepoints(context, name).pins()
     chosen = parse_scope(scope, branches)

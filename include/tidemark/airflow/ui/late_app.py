@@ -1,4 +1,4 @@
-"""The application that Airflow mounts: an error of ours must not keep Airflow's API server from starting."""
+"""The application that Airflow mounts: an error of Tidemark's must not keep Airflow's API server from starting."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

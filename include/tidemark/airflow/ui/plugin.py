@@ -1,6 +1,6 @@
 """The plugin as Airflow registers it. Every component of Airflow imports this file, so it imports nothing heavy."""
 
-from typing import Any
+from typing import Any, cast
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -8,6 +8,15 @@ from tidemark.airflow.ui import pausing, stopping
 from tidemark.airflow.ui.bundle import VERSION
 
 ICONS = {"icon": "tidemark/static/icon.svg", "icon_dark_mode": "tidemark/static/icon-dark.svg"}
+
+
+class _Apps:
+    """The routes, made when an API server asks for them, which has FastAPI loaded."""
+
+    def __get__(self, _: object, __: type) -> list[dict[str, Any]]:
+        from tidemark.airflow.ui.late_app import LateApp
+
+        return [{"app": LateApp(), "url_prefix": "/tidemark", "name": "Tidemark"}]
 
 
 class TidemarkPlugin(AirflowPlugin):
@@ -19,6 +28,7 @@ class TidemarkPlugin(AirflowPlugin):
 
     name = "tidemark"
     listeners = [pausing, stopping]
+    fastapi_apps = cast("list[dict[str, Any]]", _Apps())
     react_apps = [
         {
             "name": "Checkpoints",
@@ -48,11 +58,3 @@ class TidemarkPlugin(AirflowPlugin):
             "url_route": "pipeline-verdicts",
         },
     ]
-
-    # Airflow's class has an attribute, which it only reads.
-    @property
-    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The routes. Only an API server, which has FastAPI loaded, asks for them."""
-        from tidemark.airflow.ui.late_app import LateApp
-
-        return [{"app": LateApp(), "url_prefix": "/tidemark", "name": "Tidemark"}]

@@ -13,13 +13,13 @@ import { Choice, History } from "./history.js";
 import { LettersView } from "./letters.js";
 import { Origin } from "./origin.js";
 import { Overview } from "./overview.js";
-import { NO_FILTER, tabOf, usePlace, VIEWS } from "./place.js";
+import { NO_FILTER, tabOf, usePlace, useTitle, VIEWS } from "./place.js";
 import { PublicationsView } from "./publications.js";
 import { Retention } from "./retention.js";
 import { Configuration } from "./settings.js";
 import { Timelines } from "./timelines.js";
 import { Answered, C, checkpointsOf, count, Empty, h, Inside, Loading, Name, ours, React, Trouble, useAnswer,
-  useEffect, useState, useTitle } from "./ui.js";
+  useEffect, useState } from "./ui.js";
 import { wordOf } from "./verdict.js";
 
 // Until then, in ms, the view that was opened is alone with the server.

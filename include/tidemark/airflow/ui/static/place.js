@@ -149,3 +149,25 @@ export function useTyped(text, format) {
   }, [typed]);
   return [typed, setTyped];
 }
+
+// The title of the window while a page is shown. Airflow sets its own title when it has removed the page before, which
+// may be later, so changes are watched. Without a title it stays as it is.
+export function useTitle(title) {
+  useEffect(() => {
+    if (!title) return undefined;
+    let host = document.title;
+    const set = () => {
+      if (!document.title.startsWith(`${title} - `)) {
+        host = document.title;
+        document.title = `${title} - ${host.split(" - ").pop()}`;
+      }
+    };
+    const watch = new MutationObserver(set);
+    set();
+    watch.observe(document.head, { subtree: true, childList: true, characterData: true });
+    return () => {
+      watch.disconnect();
+      document.title = host;
+    };
+  }, [title]);
+}

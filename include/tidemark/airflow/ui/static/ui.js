@@ -77,28 +77,6 @@ export function useZone() {
   return found;
 }
 
-// The title of the window while a page is shown. Airflow sets its own title when it has removed the page before, which
-// may be later, so changes are watched. Without a title it stays as it is.
-export function useTitle(title) {
-  useEffect(() => {
-    if (!title) return undefined;
-    let host = document.title;
-    const set = () => {
-      if (!document.title.startsWith(`${title} - `)) {
-        host = document.title;
-        document.title = `${title} - ${host.split(" - ").pop()}`;
-      }
-    };
-    const watch = new MutationObserver(set);
-    set();
-    watch.observe(document.head, { subtree: true, childList: true, characterData: true });
-    return () => {
-      watch.disconnect();
-      document.title = host;
-    };
-  }, [title]);
-}
-
 // The state of a request: {data, error, loading, again}. Polls after `every` ms while the page is visible; `every` may
 // be a function of the answer, and 0 ends the polling. While the server has not read everything, it is asked to go on.
 export function useAnswer(url, every) {
