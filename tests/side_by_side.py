@@ -1,11 +1,11 @@
 """Runs `make test` and `make test-more` in parallel lanes: some need services, the others only compute.
 
 Both have four lanes. The first two need services: in `make test` tests that share a broker and a Spark server, and
-tests that need a whole stack, each followed by half of those of pages in a browser; in `make test-more` tests that take
-minutes each. The other two lanes take parts from one queue until it is empty, so that both processors are busy to the
-end. In `make test` the queue begins with DAGs that run inside their own process and with tests that need only a broker;
-in both, tests that only compute follow, large parts first. What needs no service runs at a lower priority, because
-services have deadlines.
+tests that need a whole stack, followed by those of pages in a browser, a file at a time by whichever of the two is
+free; in `make test-more` tests that take minutes each. The other two lanes take parts from one queue until it is empty,
+so that both processors are busy to the end. In `make test` the queue begins with DAGs that run inside their own process
+and with tests that need only a broker; in both, tests that only compute follow, large parts first. What needs no
+service runs at a lower priority, because services have deadlines.
 
 The first lane prints to the terminal; the others write logs, which are printed when all lanes have ended, followed by
 the duration of each part, and the processor time of it and of all processes that it has waited for: services that end
@@ -98,12 +98,14 @@ class Lane:
     Attributes:
         commands: the queue; the lane ends when it is empty.
         log: the file of the output; None = the terminal.
+        then: a queue that follows.
         worst: the worst exit code so far.
         took: what each command took, in words.
     """
 
-    def __init__(self, commands: deque[Command], log: Path | None = None) -> None:
+    def __init__(self, commands: deque[Command], log: Path | None = None, then: deque[Command] | None = None) -> None:
         self.commands, self.log, self.worst, self.took = commands, log, 0, list[str]()
+        self.then = deque[Command]() if then is None else then
         self._stopped = Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self.run, daemon=True)
@@ -120,7 +122,7 @@ class Lane:
         """Runs the commands here."""
         while not self._stopped.is_set():
             try:
-                command = self.commands.popleft()
+                command = (self.commands or self.then).popleft()
             except IndexError:
                 return
             began = time.monotonic()
@@ -162,13 +164,13 @@ def _without(folders: Sequence[str]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
-def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], list[Command], list[Command]]:
-    """The commands of the first two lanes, and the queue of the others."""
+def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Command], list[Command]]:
+    """The commands of the first two lanes, the queue that both take from afterwards, and the queue of the others."""
     given = [*given, *_without(NIGHTLY)]
     if more:
         watched, own = LONG_WITH_SERVICES
         long: list[Command] = [[*LAST, *given, *folders] for folders in LONG]
-        return [[*COMMAND, *given, *watched]], [[*BESIDE, *given, *own]], long
+        return [*COMMAND, *given, *watched], [*BESIDE, *given, *own], [], long
     given = [*given, *(word for folders in (*LONG_WITH_SERVICES, *LONG) for word in _without(folders))]
     computing = [*LAST, "-m", COMPUTING, *given]
     queue: list[Command] = [
@@ -177,23 +179,20 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[list[Command], list[Comman
         *([*computing, *folders] for folders in PARTS),
         [*computing, *(word for folders in PARTS for word in _without(folders))],
     ]
-    pages = [path for path in PAGES if f"--ignore={path}" not in given]
+    pages: list[Command] = [[*BESIDE, "-m", OWN, *given, path] for path in PAGES if f"--ignore={path}" not in given]
     stack = [*BESIDE, "-m", OWN, *given, *_without(PAGES), "tests/e2e"]
-    return (
-        [[*COMMAND, "-m", SHARED, *given], [*COMMAND, "-m", OWN, *given, *pages[::2]]],
-        [stack, [*BESIDE, "-m", OWN, *given, *pages[1::2]]],
-        queue,
-    )
+    return [*COMMAND, "-m", SHARED, *given], stack, pages, queue
 
 
 def main() -> int:
     """Runs all lanes. `--more` selects the long tests; pytest gets all other arguments, which must not name tests."""
     given, began = [word for word in sys.argv[1:] if word != MORE], time.monotonic()
-    first, second, rest = _lanes(MORE in sys.argv, given)
-    watched, shared = Lane(deque(first)), deque(rest)
+    first, second, pages, rest = _lanes(MORE in sys.argv, given)
+    shared, following = deque(rest), deque(pages)
+    watched = Lane(deque([first]), then=following)
     with tempfile.TemporaryDirectory(prefix="tidemark-tests-") as folder:
-        queues = (deque(second), shared, shared)
-        lanes = [Lane(queue, Path(folder, f"{n}.log")) for n, queue in enumerate(queues)]
+        logs = [Path(folder, f"{n}.log") for n in range(3)]
+        lanes = [Lane(deque([second]), logs[0], following), *(Lane(shared, log) for log in logs[1:])]
         try:
             for lane in lanes:
                 lane.start()

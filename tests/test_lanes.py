@@ -28,11 +28,11 @@ def test_a_mark_with_a_lane_of_its_own_is_used_where_the_lane_looks(mark: str) -
 
 
 def test_each_browser_test_is_in_one_lane() -> None:
-    (_, first), (stack, second), _ = _lanes(more=False, given=[])
+    _, stack, pages, _ = _lanes(more=False, given=[])
     long = [path for parts in LONG_WITH_SERVICES for path in parts]
     assert "tests/e2e/test_pages.py" in PAGES and "tests/e2e/test_pages_walk.py" in long
     for path in PAGES:
-        assert sum(path in lane for lane in (first, second, long)) == 1, path
+        assert sum(path in lane for lane in (*pages, long)) == 1, path
         assert f"--ignore={path}" in stack, path
 
 
@@ -47,6 +47,17 @@ def test_lanes_empty_their_queue_whatever_fails(tmp_path: Path) -> None:
     assert sorted(said.split()) == ["four", "one", "three", "two"]
     assert max(lane.worst for lane in lanes) == 3
     assert sum(len(lane.took) for lane in lanes) == 4 and not queue
+
+
+def test_a_lane_goes_on_with_the_queue_that_follows_its_own(tmp_path: Path) -> None:
+    following = deque[Command]([_says("three"), _says("four")])
+    lanes = [Lane(deque([_says(n)]), tmp_path / f"{n}.log", following) for n in ("one", "two")]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    assert sum(len(lane.took) for lane in lanes) == 4 and not following
+    assert [lane.log.read_text().split()[0] for lane in lanes if lane.log is not None] == ["one", "two"]
 
 
 def test_a_lane_that_is_stopped_interrupts_its_command_and_begins_no_other(tmp_path: Path) -> None:
