@@ -227,6 +227,16 @@ def disk(world: AirflowPipeline, monkeypatch: pytest.MonkeyPatch) -> AirflowDisk
 
 
 @pytest.fixture
+def two_days(disk: AirflowDiskPipeline, dag_run: Callable[..., Any]) -> AirflowDiskPipeline:
+    """Two checkpoints of two buses, on disk."""
+    for day in range(2):
+        disk.drive("a", 1, day=day)
+        disk.drive("b", 5, day=day)
+        assert dag_run(day=day + 1).state == "success"
+    return disk
+
+
+@pytest.fixture
 def plugin(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The package of the plugin, with nothing remembered of other tests."""
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,ann:viewer")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.airflow.conftest import LogText, load_dag
-from tests.airflow.test_dag_runs import DagRun, states
+from tests.airflow.test_dag_runs import states
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
@@ -24,18 +24,6 @@ def asked(airflow_home: object) -> Callable[..., Any]:
     return lambda **conf: load_dag("patch").test(run_conf={"pipeline": "trips", "source": "chk-1", **conf})
 
 
-@pytest.fixture
-def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
-    """Two checkpoints of two buses, on disk."""
-    made = AirflowDiskPipeline()
-    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
-    for day in range(2):
-        made.drive("a", 1, day=day)
-        made.drive("b", 5, day=day)
-        assert dag_run(day=day + 1).state == "success"
-    return made
-
-
 def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import patch_dag
 
@@ -48,7 +36,7 @@ def test_a_patch_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
-    disk: AirflowDiskPipeline,
+    two_days: AirflowDiskPipeline,
     asked: Callable[..., Any],
     log_text: LogText,
     tmp_path: Path,
@@ -59,7 +47,7 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
     conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"]}
     assert states(asked(**conf)) == {"plan": "success", "patch": "skipped"}
     assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in log_text()
-    context = disk.open_context()
+    context = two_days.open_context()
     assert savepoints.open_savepoints(context, "trips").find("fixed") is None
     for _ in range(2):
         assert states(asked(**conf, execute=True)) == {"plan": "success", "patch": "success"}, "twice, and done once"

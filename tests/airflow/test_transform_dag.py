@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.airflow.conftest import LogText, load_dag
-from tests.airflow.test_dag_runs import DagRun, states
+from tests.airflow.test_dag_runs import states
 from tests.support.airflow_disk import AirflowDiskPipeline
 from tidemark.errors import DeclarationError
 from tidemark.operations import reads, savepoints
@@ -21,18 +21,6 @@ def asked(airflow_home: object) -> Callable[..., Any]:
     return lambda **conf: load_dag("transform").test(run_conf={"pipeline": "trips", "source": "chk-1", **conf})
 
 
-@pytest.fixture
-def disk(world: Any, dag_run: DagRun, monkeypatch: pytest.MonkeyPatch) -> AirflowDiskPipeline:
-    """Two checkpoints of two buses, on disk."""
-    made = AirflowDiskPipeline()
-    monkeypatch.setattr("tidemark.context.open_context", made.open_context)
-    for day in range(2):
-        made.drive("a", 1, day=day)
-        made.drive("b", 5, day=day)
-        assert dag_run(day=day + 1).state == "success"
-    return made
-
-
 def test_a_transform_is_a_form_and_two_tasks(airflow_home: object) -> None:
     from tidemark.airflow import transform_dag
 
@@ -45,13 +33,13 @@ def test_a_transform_is_a_form_and_two_tasks(airflow_home: object) -> None:
 
 
 def test_a_run_tells_its_plan_and_transforms_only_where_it_is_asked_to(
-    disk: AirflowDiskPipeline, asked: Callable[..., Any], log_text: LogText
+    two_days: AirflowDiskPipeline, asked: Callable[..., Any], log_text: LogText
 ) -> None:
     renamed = "buses=SELECT * REPLACE (if(bus = 'a', 'line a', bus) AS bus) FROM buses"
     conf = {"fork": "lines", "queries": [renamed], "key_groups": 4}
     assert states(asked(**conf)) == {"plan": "success", "transform": "skipped"}
     assert "buses: before 2, after 2, inserted 1, changed 0, deleted 1, unchanged 1" in log_text()
-    context = disk.open_context()
+    context = two_days.open_context()
     assert savepoints.open_savepoints(context, "trips").find("lines") is None
     for _ in range(2):
         assert states(asked(**conf, execute=True)) == {"plan": "success", "transform": "success"}, "done once"

@@ -3,7 +3,6 @@
 The tests share a server and run in the order in which they are written.
 """
 
-import time
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE, SHADE
-from tests.support.disk import DiskPipeline
-from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
-from tests.support.trips import PIPELINES, TripsPipeline
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints, timelines
 from tidemark.ports import PlanRequest
-from tidemark.settings import load_settings
-from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [
     pytest.mark.e2e,
@@ -66,12 +60,8 @@ def fill(home: Path) -> None:
 
     All of it two hours ago.
     """
-    clock = ManualClock(int(time.time() * 1000) - 2 * 3_600_000)
-    line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-    settings = load_settings(root=str(home), warehouse=str(home / "warehouse"), pipelines=str(PIPELINES))
-    context = DiskContext(line, settings)
-    context.clock = clock
-    world = TripsPipeline(line, context)
+    world = TripsPipeline.ago(home, 2 * 3_600_000)
+    context = world.pages
     world.drive("b1", BUS, None)
     checkpoints.run_once(context, "trips", PlanRequest(origin=RUN))
     world.checkpoint("b1", "b2")

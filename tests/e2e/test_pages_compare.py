@@ -1,25 +1,19 @@
 """The comparison and the graph of timelines in a real browser over a real API server of Airflow."""
 
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE
-from tests.support.disk import DiskPipeline
-from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
-from tests.support.trips import PIPELINES, TripsPipeline
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest, TombstoneKind
 from tidemark.operations import savepoints, timelines
-from tidemark.settings import load_settings
-from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [
     pytest.mark.e2e,
@@ -53,11 +47,8 @@ def fill(home: Any) -> None:
 
     chk-2 adds b2 and changes b1 of chk-1; the fork has b1 and b2 as well, and t2 another trip of b1.
     """
-    clock = ManualClock(int(time.time() * 1000) - 3_600_000)
-    line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-    context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-    context.clock = clock
-    world = TripsPipeline(line, context)
+    world = TripsPipeline.ago(home, 3_600_000)
+    context, line = world.pages, world.line
     world.checkpoint("b1", BUS)
     request = SavepointRequest(name="kept", owner="me", origin="test", checkpoint=1)
     savepoints.open_savepoints(context, "trips").create(request)

@@ -45,11 +45,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
     """chk-1 to 6, one every ten hours up to now, keep_last(3), chk-2 pinned; chk-7 failed, 8 in progress for hours."""
     home = tmp_path_factory.mktemp("forms")
     with api_server(home) as made:
-        clock = ManualClock(int(time.time() * 1000) - 55 * HOURS)
-        line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-        context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-        context.clock = clock
-        world = TripsPipeline(line, context)
+        world = TripsPipeline.ago(home, 55 * HOURS)
+        context, clock = world.pages, world.line.clock
         for bus in "abcdef":
             world.checkpoint(bus)
             clock.advance(10 * HOURS)

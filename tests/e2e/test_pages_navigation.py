@@ -1,24 +1,19 @@
 """Addresses of the pages, and checkpoints under way, in a real browser over a real API server of Airflow."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
-from tests.support.disk import DiskPipeline
-from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
-from tests.support.trips import PIPELINES, TripsPipeline
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.operations import timelines
-from tidemark.settings import load_settings
 from tidemark.testing.twin.memory import ManualClock
 from tidemark.web import details
 
@@ -47,11 +42,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """chk-1 to 3 on t1, one failed; t1 ends by a restore from 2, so that chk-3 is set aside; 30 on t2."""
     home = tmp_path_factory.mktemp("navigation")
     with api_server(home) as server:
-        clock = ManualClock(int(time.time() * 1000) - 3_600_000)
-        line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-        context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-        context.clock = clock
-        world = TripsPipeline(line, context)
+        world = TripsPipeline.ago(home, 3_600_000)
+        context, clock = world.pages, world.line.clock
         for bus in ("b1", "b2", "b3"):
             world.checkpoint(bus)
         world.fail("the broker was away")

@@ -1,7 +1,6 @@
 """The verdict, the scope, times and charts in a real browser, and the pages' places in Airflow's own pages."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,19 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE
-from tests.support.disk import DiskPipeline
-from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
-from tests.support.trips import PIPELINES, TripsPipeline
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import savepoints, timelines
-from tidemark.settings import load_settings
-from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400), needs_chromium()]
 HOUR, DAY = 3_600_000, 86_400_000
@@ -35,11 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
     """chk-1 to 3 on t1, a savepoint at 2, a fork of it, 4 failed, a restore from 2, chk-5 to 9 on t2; 5 days ago."""
     home = tmp_path_factory.mktemp("verdict")
     with api_server(home) as made:
-        clock = ManualClock(int(time.time() * 1000) - 5 * DAY)
-        line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-        context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-        context.clock = clock
-        world = TripsPipeline(line, context)
+        world = TripsPipeline.ago(home, 5 * DAY)
+        context, clock = world.pages, world.line.clock
         for buses in (("a", None), ("b",), ("c",)):
             world.checkpoint(*buses)
             clock.advance(HOUR)

@@ -4,22 +4,18 @@ Nothing is known but the names of buttons, tabs, links and fields. No scheduler 
 """
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import AirflowServer, api_server
 from tests.e2e.axe_core import needs_axe, violations
 from tests.e2e.chromium import Page, chromium
 from tests.e2e.walker import Press, Step, Type, Walker
-from tests.support.disk import DiskPipeline
-from tests.support.disk_context import DiskContext
 from tests.support.prerequisites import needs_chromium
-from tests.support.trips import PIPELINES, TripsPipeline
+from tests.support.trips import TripsPipeline
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
 from tidemark.model.retention.savepoint import SavepointRequest
@@ -27,8 +23,6 @@ from tidemark.operations import checkpoints, retention, savepoints, timelines
 from tidemark.operations.dead_letters import redriving
 from tidemark.operations.dead_letters.redriving import RedriveRequest
 from tidemark.ports import PlanRequest
-from tidemark.settings import load_settings
-from tidemark.testing.twin.memory import ManualClock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400), needs_chromium()]
 HOUR = 3_600_000
@@ -135,11 +129,8 @@ def fill(home: Path) -> None:
 
     chk-7 is by a DAG run, five hours ago; keep_last(3); chk-8 failed, 9 reads the same offsets. A redrive waits.
     """
-    clock = ManualClock(int(time.time() * 1000) - 55 * HOUR)
-    line = DiskPipeline(home / "warehouse", trips, "trips", clock=clock)
-    context = DiskContext(line, load_settings(root=str(home), warehouse=str(line.root), pipelines=str(PIPELINES)))
-    context.clock = clock
-    world = TripsPipeline(line, context)
+    world = TripsPipeline.ago(home, 55 * HOUR)
+    context, clock, line = world.pages, world.line.clock, world.line
     for buses in (("a", None), ("b",), ("c",), ("d",), ("e",)):
         world.checkpoint(*buses)
         clock.advance(10 * HOUR)

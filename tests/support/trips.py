@@ -1,6 +1,7 @@
 """The pipeline of the DAG tests on disk, for tests of the pages and of observability."""
 
 import json
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.checkpoint.store_objects import Failure
 from tidemark.ports import PlanRequest
 from tidemark.settings import Settings, load_settings
+from tidemark.testing.twin.memory import ManualClock
 
 PIPELINES = Path(__file__).parents[1] / "airflow" / "pipelines"
 AT = datetime(2024, 5, 1, tzinfo=UTC)
@@ -28,6 +30,14 @@ class TripsPipeline:
     line: DiskPipeline
     pages: Context
     sent: list[tuple[str | None, int]] = field(default_factory=list)
+
+    @classmethod
+    def ago(cls, home: Path, ms: int) -> "TripsPipeline":
+        """One in the warehouse of an API server, whose clock is behind by some milliseconds."""
+        line = DiskPipeline(home / "warehouse", trips, "trips", clock=ManualClock(int(time.time() * 1000) - ms))
+        context = DiskContext(line, settings_of(home))
+        context.clock = line.clock
+        return cls(line, context)
 
     def drive(self, *buses: str | None, partition: int = 0) -> None:
         """Sends a trip of each bus."""

@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
-from pydantic import AwareDatetime, Field
 
 from tidemark.airflow.checkpoint_tasks import Ids, open_tidemark
 from tidemark.airflow.form_answers import (
     RARE,
-    PipelinesOperator,
     fail_on_refusal,
     pipeline_field,
     read_conf,
     switch,
     text_field,
 )
-from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.state_forms import StatesConf, StatesOperator, savepoint_fields, source_field
 from tidemark.airflow.task_names import PLAN
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.core.savepoint_expiry import expiry_ms
 
 if TYPE_CHECKING:
     from tidemark.operations.savepoint_states.patch import Patched, PatchRequest
@@ -29,29 +27,20 @@ if TYPE_CHECKING:
 PATCH = "patch"
 
 
-class PatchConf(BeginningConf):
-    """The `conf` of a DAG run.
+class PatchConf(StatesConf):
+    """The `conf` of a DAG run; see also `StatesConf`.
 
     Attributes:
-        source: the savepoint to correct, or a checkpoint such as `chk-17`.
         name: the corrected savepoint's name.
         set_tables: `UID=TABLE` of keys and their complete new state.
         delete_tables: `UID=TABLE` of keys to delete.
-        at: when the set keys were last accessed; None = as late as the corrected checkpoint allows.
         timeline: the fork's name; None = the savepoint's name.
-        note, expires: the savepoint's note and expiry.
-        execute: create the savepoint; otherwise only plan it and show the plan.
     """
 
-    source: str
     name: str
     set_tables: tuple[str, ...] = ()
     delete_tables: tuple[str, ...] = ()
-    at: AwareDatetime | None = None
     timeline: str | None = None
-    note: str | None = None
-    expires: str | None = None
-    execute: bool = Field(False, strict=True)
 
     def request(self, owner: str) -> "PatchRequest":
         """Returns the request.
@@ -59,23 +48,18 @@ class PatchConf(BeginningConf):
         Raises:
             UsageError: a table or the expiry cannot be parsed.
         """
-        from tidemark.operations.savepoint_states.patch import PatchRequest, source_of, tables_of
+        from tidemark.operations.savepoint_states.patch import PatchRequest, tables_of
 
         return PatchRequest(
-            pipeline=self.pipeline,
-            source=source_of(self.source, force=self.force, allow_non_restored_state=self.allow_non_restored_state),
             name=self.name,
             values=tables_of(self.set_tables),
             deletes=tables_of(self.delete_tables),
             timeline=self.timeline or None,
-            at=self.at,
-            owner=owner,
-            note=self.note or "",
-            expires_at_ms=expiry_ms(self.expires, open_tidemark().clock.now_ms()) if self.expires else None,
+            **self.shared_arguments(owner),
         )
 
 
-class PatchOperator(PipelinesOperator):
+class PatchOperator(StatesOperator):
     """A task of the patch DAG."""
 
     def read_form(self, context: Context) -> tuple[PatchConf, "PatchRequest"]:
@@ -89,12 +73,7 @@ class PatchOperator(PipelinesOperator):
 
     def report(self, done: "Patched") -> Ids:
         """Logs the changes of a patch, and returns its names and counts."""
-        states = {uid: asdict(state) for uid, state in done.states.items()}
-        for uid, counts in states.items():
-            self.log.info("%s: %s", uid, ", ".join(f"{name} {n}" for name, n in counts.items()))
-        names = {"savepoint": done.savepoint, "timeline": done.timeline, "from": done.source.plan.name}
-        found: Ids = {**names, "states": states}
-        return found if done.checkpoint is None else found | {"checkpoint": done.checkpoint.plan.name}
+        return self.describe(done, {uid: asdict(state) for uid, state in done.states.items()})
 
 
 class PlanPatchOperator(PatchOperator):
@@ -138,8 +117,7 @@ class ExecutePatchOperator(PatchOperator):
                 raise AirflowSkipException("a dry run: trigger it again with execute on")
             result = self.report(patch.patch(open_tidemark(), request))
         for uid in dict.fromkeys([*request.values, *request.deletes]):
-            ends = f"--from {result['from']} --to {result['checkpoint']}"
-            self.log.info("compare: tidemark state diff %s %s %s --values", conf.pipeline, uid, ends)
+            self.suggest_diff(conf.pipeline, uid, result)
         self.log.info("next: tidemark restore %s --savepoint %s", conf.pipeline, result["savepoint"])
         return {"pipeline": conf.pipeline, **result}
 
@@ -172,15 +150,14 @@ REST: `POST /api/v2/dags/patch/dagRuns` with `{"logical_date": null, "conf": {"p
 def _fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
-        "source": Param("", type="string", title="From", description="A savepoint, or a checkpoint such as chk-17."),
+        "source": source_field(),
         "name": Param(
             "", type="string", title="Name", description="The corrected savepoint's name. You can use a name only once."
         ),
         "set_tables": _tables("Set", "UID=TABLE, one per line: keys with their complete new state, Parquet or Delta."),
         "delete_tables": _tables("Delete", "UID=TABLE, one per line: keys to delete."),
         "execute": switch("Execute", "Off: a dry run. Task plan lists the changes, and nothing is written."),
-        "note": text_field("Note", "A note for people."),
-        "expires": text_field("Expires", "30d, 12h, or a time such as 2030-01-31T00:00Z. Empty: never.", section=RARE),
+        **savepoint_fields(),
         "at": text_field(
             "At", "When the set keys were last accessed. Empty: at the time of From.", format="date-time", section=RARE
         ),

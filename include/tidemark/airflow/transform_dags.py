@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Unpack
 
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from tidemark.airflow.checkpoint_tasks import Ids, open_tidemark
 from tidemark.airflow.form_answers import (
     RARE,
-    PipelinesOperator,
     fail_on_refusal,
     number_field,
     pipeline_field,
@@ -19,10 +18,10 @@ from tidemark.airflow.form_answers import (
     switch,
     text_field,
 )
-from tidemark.airflow.form_dags import BeginningConf, FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.form_dags import FormKind, FormOptions, beginning_fields, form_dag
+from tidemark.airflow.state_forms import StatesConf, StatesOperator, savepoint_fields, source_field
 from tidemark.airflow.task_names import PLAN
 from tidemark.declare.pipeline import Pipeline
-from tidemark.model.core.savepoint_expiry import expiry_ms
 
 if TYPE_CHECKING:
     from tidemark.operations.savepoint_states.transform import Transformed, TransformRequest
@@ -30,29 +29,20 @@ if TYPE_CHECKING:
 TRANSFORM = "transform"
 
 
-class TransformConf(BeginningConf):
-    """The `conf` of a DAG run.
+class TransformConf(StatesConf):
+    """The `conf` of a DAG run; see also `StatesConf`.
 
     Attributes:
-        source: the savepoint whose states are read, or a checkpoint such as `chk-17`.
         fork: name of the fork.
         queries: `UID=SQL` per operator whose state is written.
         key_groups: number of key groups of every state; None = as stored.
         name: name of the new savepoint; None = the fork's name.
-        at: when new and changed keys were last accessed; None = as late as the source allows.
-        note, expires: the savepoint's note and expiry.
-        execute: write the states; otherwise only run the queries and show their effect.
     """
 
-    source: str
     fork: str
     queries: tuple[str, ...] = ()
     key_groups: int | None = Field(None, strict=True)
     name: str | None = None
-    at: AwareDatetime | None = None
-    note: str | None = None
-    expires: str | None = None
-    execute: bool = Field(False, strict=True)
 
     def request(self, owner: str) -> "TransformRequest":
         """Returns the request.
@@ -60,24 +50,18 @@ class TransformConf(BeginningConf):
         Raises:
             UsageError: a query or the expiry cannot be parsed.
         """
-        from tidemark.operations.savepoint_states.patch import source_of
         from tidemark.operations.savepoint_states.transform import TransformRequest, queries_of
 
         return TransformRequest(
-            pipeline=self.pipeline,
-            source=source_of(self.source, force=self.force, allow_non_restored_state=self.allow_non_restored_state),
             fork=self.fork,
             queries=queries_of(self.queries),
             key_groups=self.key_groups,
             name=self.name or None,
-            at=self.at,
-            owner=owner,
-            note=self.note or "",
-            expires_at_ms=expiry_ms(self.expires, open_tidemark().clock.now_ms()) if self.expires else None,
+            **self.shared_arguments(owner),
         )
 
 
-class TransformOperator(PipelinesOperator):
+class TransformOperator(StatesOperator):
     """A task of the transform DAG."""
 
     def read_form(self, context: Context) -> tuple[TransformConf, "TransformRequest"]:
@@ -94,13 +78,10 @@ class TransformOperator(PipelinesOperator):
         states = {}
         for uid, state in done.states.items():
             states[uid] = {name: n for name, n in asdict(state).items() if name != "refused"}
-            self.log.info("%s: %s", uid, ", ".join(f"{name} {n}" for name, n in states[uid].items()))
             for refused in state.refused:
                 some = ", ".join(refused.some)
                 self.log.error("%s: %d rows refused, because %s: %s", uid, refused.rows, refused.why, some)
-        names = {"savepoint": done.savepoint, "timeline": done.timeline, "from": done.source.plan.name}
-        found: Ids = {**names, "states": states}
-        return found if done.checkpoint is None else found | {"checkpoint": done.checkpoint.plan.name}
+        return self.describe(done, states)
 
 
 class PlanTransformOperator(TransformOperator):
@@ -148,8 +129,7 @@ class ExecuteTransformOperator(TransformOperator):
             result = self.report(done)
         for uid, state in done.states.items():
             if state.before:
-                ends = f"--from {result['from']} --to {result['checkpoint']}"
-                self.log.info("compare: tidemark state diff %s %s %s --values", conf.pipeline, uid, ends)
+                self.suggest_diff(conf.pipeline, uid, result)
         self.log.info("next: tidemark run %s --timeline %s, then promote it", conf.pipeline, result["timeline"])
         return {"pipeline": conf.pipeline, **result}
 
@@ -182,7 +162,7 @@ REST: `POST /api/v2/dags/transform/dagRuns` with `{"logical_date": null, "conf":
 def _fields(pipelines: list[str]) -> dict[str, Param]:
     return {
         "pipeline": pipeline_field(pipelines),
-        "source": Param("", type="string", title="From", description="A savepoint, or a checkpoint such as chk-17."),
+        "source": source_field(),
         "fork": Param("", type="string", title="Fork", description="The fork's name. You can use a name only once."),
         "queries": Param(
             None,
@@ -192,8 +172,7 @@ def _fields(pipelines: list[str]) -> dict[str, Param]:
             description="UID=SQL, one per line: each SELECT returns the new state of an operator.",
         ),
         "execute": switch("Execute", "Off: a dry run. Task plan shows the effect, and nothing is written."),
-        "note": text_field("Note", "A note for people."),
-        "expires": text_field("Expires", "30d, 12h, or a time such as 2030-01-31T00:00Z. Empty: never.", section=RARE),
+        **savepoint_fields(),
         "key_groups": number_field(
             "Key groups", "Write all states to this number of them. Empty: as stored.", section=RARE
         ),
