@@ -44,7 +44,7 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
     right, gone = tmp_path / "right.parquet", tmp_path / "gone.parquet"
     pq.write_table(pa.table({"bus": ["a", "c"], "trips": [9, 1], "miles": [90, 7]}), right)
     pq.write_table(pa.table({"bus": ["b"]}), gone)
-    conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"]}
+    conf = {"name": "fixed", "set_tables": [f"buses={right}"], "delete_tables": [f"buses={gone}"], "note": "wrong"}
     assert states(asked(**conf)) == {"plan": "success", "patch": "skipped"}
     assert "buses: new 1, changed 1, equal 0, deleted 1, absent 0, rows 3" in log_text()
     context = two_days.open_context()
@@ -53,7 +53,8 @@ def test_a_run_tells_its_plan_and_patches_only_where_it_is_asked_to(
         assert states(asked(**conf, execute=True)) == {"plan": "success", "patch": "success"}, "twice, and done once"
         assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in log_text()
     made = savepoints.open_savepoints(context, "trips").get("fixed")
-    assert (made.checkpoint, made.timeline) == (3, "fixed")
+    assert (made.checkpoint, made.timeline, made.owner, made.note) == (3, "fixed", "dag_test", "wrong")
+    assert made.expires_at_ms is None
     rows = read_checkpoint(
         str(context.settings.warehouse), reads.get_checkpoint(context, "trips", 3), "buses"
     ).to_pylist()

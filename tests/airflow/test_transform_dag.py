@@ -36,7 +36,7 @@ def test_a_run_tells_its_plan_and_transforms_only_where_it_is_asked_to(
     two_days: AirflowDiskPipeline, asked: Callable[..., Any], log_text: LogText
 ) -> None:
     renamed = "buses=SELECT * REPLACE (if(bus = 'a', 'line a', bus) AS bus) FROM buses"
-    conf = {"fork": "lines", "queries": [renamed], "key_groups": 4}
+    conf = {"fork": "lines", "queries": [renamed], "key_groups": 4, "note": "names", "expires": "2100-01-31T00:00Z"}
     assert states(asked(**conf)) == {"plan": "success", "transform": "skipped"}
     assert "buses: before 2, after 2, inserted 1, changed 0, deleted 1, unchanged 1" in log_text()
     context = two_days.open_context()
@@ -45,7 +45,8 @@ def test_a_run_tells_its_plan_and_transforms_only_where_it_is_asked_to(
         assert states(asked(**conf, execute=True)) == {"plan": "success", "transform": "success"}, "done once"
         assert "tidemark state diff trips buses --from chk-1 --to chk-3 --values" in log_text()
     made = savepoints.open_savepoints(context, "trips").get("lines")
-    assert (made.checkpoint, made.timeline) == (3, "lines")
+    assert (made.checkpoint, made.timeline, made.owner, made.note) == (3, "lines", "dag_test", "names")
+    assert made.expires_at_ms == 4_105_036_800_000
     found = reads.get_checkpoint(context, "trips", 3)
     rows = read_checkpoint(str(context.settings.warehouse), found, "buses").to_pylist()
     assert {r["bus"] for r in rows} == {"line a", "b"}

@@ -15,6 +15,7 @@ from tidemark.answers.row_sources import RowOrigin, ShownText
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
 from tidemark.ports import PlanRequest
+from tidemark.web import history_cache, retention_calendar
 
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 HOSTILE = "<script>alert('1')</script>\u202e\"" + "x" * 200
@@ -444,3 +445,26 @@ def test_airflow_finds_one_plugin_and_imports_none_of_its_parts_alone(
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     assert in_folder() == ["tidemark"]
     assert "routes" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "read"),
+    [("checkpoints", {"limit": 0}, [1, 1, 3, 4]), ("retention-calendar", {}, [1, 2, 4, 4])],
+)
+def test_an_answer_reads_on_unless_it_is_asked_not_to(
+    client: Client,
+    filled: AirflowDiskPipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    query: dict[str, int],
+    read: list[int],
+) -> None:
+    for day in range(3):
+        filled.drive("b1", 1, day=day)
+        checkpoints.run_once(filled.open_context(), "trips", PlanRequest(origin="test"))
+    for name, size in {"PORTION": 2, "FIRST_PORTION": 1, "PART": 1}.items():
+        monkeypatch.setattr(history_cache, name, size)
+    monkeypatch.setattr(retention_calendar, "FEW", 1)
+    queries = [{"more": False} | query, {"more": False} | query, query, query]
+    found = [client("GET", f"/pipelines/trips/{path}", params=one).json()["indexed"] for one in queries]
+    assert found == [{"read": number, "of": 4} for number in read]

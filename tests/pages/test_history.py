@@ -2,7 +2,7 @@
 
 import random
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -43,6 +43,26 @@ class Watched:
         return self.store.put_if_absent(key, body)
 
 
+@dataclass
+class Ends(Watched):
+    """As a listing that knows only the last four keys of a folder."""
+
+    def prefetch(self, keys: Iterable[str]) -> None:
+        pass
+
+    def renew(self) -> None:
+        pass
+
+    def newest(self, prefix: str) -> tuple[Mapping[str, str], bool]:
+        return dict.fromkeys(self.list(prefix)[-4:], ""), False
+
+    def around(self, key: str) -> tuple[Sequence[str], bool, bool]:
+        return (), False, False
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        return ()
+
+
 @pytest.fixture
 def store(world: TripsPipeline) -> Watched:
     return Watched(LocalStore(world.folder))
@@ -79,6 +99,20 @@ def test_a_portion_takes_the_newest_first_and_later_ones_the_rest(world: TripsPi
         assert history.unread == left
     assert seen[0] == (made[:2:-1], 3)
     assert seen[-1] == (made[::-1], 0)
+
+
+def test_an_answer_with_an_older_listing_forgets_nothing_that_another_has_read(
+    world: TripsPipeline, store: Watched
+) -> None:
+    made = [world.checkpoint(f"bus-{n}") for n in range(10)]
+    ends, history = Ends(store.store), History(store)
+    history.refresh(8)
+    history.store = ends
+    history.refresh(0)
+    assert [e.id for e in history.entries] == made[:-9:-1]
+    assert (history.total, history.unread) == (10, 2)
+    history.refresh(8)
+    assert ([e.id for e in history.entries], history.unread) == (made[::-1], 0)
 
 
 @pytest.mark.parametrize("total", [1, 99, 5_000, 10_000, 12_345, 100_000])

@@ -237,3 +237,21 @@ def test_a_calendar_has_no_lines_before_all_manifests_are_read_and_then_all_at_o
         assert (part.indexed.read, part.indexed.of) == (read, 9)
         assert (part.rule, part.lets_go, part.checkpoints, part.released) == (whole.rule, whole.lets_go, [], [])
     assert retention_calendar.get_calendar(fresh, "trips", WhatIf(keep="keep_last(2)")) == whole
+
+
+def test_a_first_answer_reads_few_manifests_and_all_new_ones_once_the_rest_is_read(
+    world: TripsPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(9):
+        world.checkpoint("a")
+    monkeypatch.setattr(retention_calendar, "FEW", 2)
+    fresh = world.context(home=str(world.root / "another host"))
+
+    def read(*, more: bool) -> tuple[int, int]:
+        found = retention_calendar.get_calendar(fresh, "trips", WhatIf(), more=more).indexed
+        return found.read, found.of
+
+    assert [read(more=False) for _ in range(2)] == [(1, 9), (3, 9)]
+    assert read(more=True) == (9, 9)
+    world.checkpoint("a")
+    assert read(more=False) == (10, 10)
