@@ -87,7 +87,7 @@ test-more: setup-s3 ## Run the long ones: kills, power loss, schedules by the th
 	@-$(BIN)/python -m devstack.minio
 	@-$(BIN)/python -m devstack.apicurio
 	@-$(BIN)/python -m devstack.axe
-	@$(BIN)/python -m tests.side_by_side --more
+	@TIDEMARK_TEST_UNTIL="$$TIDEMARK_TEST_MORE_UNTIL" $(BIN)/python -m tests.side_by_side --more
 
 .PHONY: test-nightly
 test-nightly: setup-s3 ## Run the demo in a bucket, the second demo, large state, other systems, and random tests with more cases

@@ -1,6 +1,9 @@
 """Every test is in a lane of `make test` or `make test-more`, and lanes that share a queue share the work."""
 
+import os
+import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
@@ -70,3 +73,21 @@ def test_a_lane_that_is_stopped_interrupts_its_command_and_begins_no_other(tmp_p
     lane.join()
     assert len(lane.took) == 1 and lane.worst
     assert "KeyboardInterrupt" in (tmp_path / "log").read_text() and "another" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(None, "1 passed"), (60, "1 passed"), (-1, "1 skipped")])
+def test_a_test_that_would_begin_too_late_is_skipped_before_its_fixtures(
+    limit: int | None, outcome: str, tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_runtest_setup\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef begun():\n    open('begun', 'w').close()\n\ndef test_it(begun): pass\n"
+    )
+    until = {} if limit is None else {"TIDEMARK_TEST_UNTIL": str(time.time() + limit)}
+    env = {name: value for name, value in os.environ.items() if name != "TIDEMARK_TEST_UNTIL"} | until
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)]
+    ended = subprocess.run(
+        command, env={**env, "PYTHONPATH": f"{ROOT}:{ROOT}/include"}, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 0 and outcome in ended.stdout, ended.stdout + ended.stderr
+    assert (tmp_path / "begun").exists() == ("passed" in outcome)

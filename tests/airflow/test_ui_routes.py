@@ -10,7 +10,7 @@ import pytest
 
 from tests.airflow.conftest import PLUGINS, Client
 from tests.support.airflow_disk import AirflowDiskPipeline
-from tidemark.airflow.ui.bundle import VERSION
+from tidemark.airflow.ui.bundle import STATIC, VERSION, join_modules
 from tidemark.answers.row_sources import RowOrigin, ShownText
 from tidemark.model.retention.savepoint import SavepointRequest
 from tidemark.operations import checkpoints, savepoints
@@ -290,7 +290,11 @@ def test_browsers_keep_the_bundle_below_its_version_only(client: Client) -> None
     plain = client("GET", "/static/page.js", role="viewer")
     kept = client("GET", f"/static/{VERSION}/page.js", role="viewer")
     other = client("GET", "/static/0123456789ab/page.js", role="viewer")
-    assert plain.text == kept.text == other.text
+    assert plain.text == (STATIC / "page.js").read_text()
+    assert kept.text == other.text == join_modules(STATIC / "page.js")
+    assert kept.headers["content-type"] == plain.headers["content-type"] == "text/javascript; charset=utf-8"
+    icons = [client("GET", f"/static/{below}icon.svg", role="viewer") for below in ("", f"{VERSION}/")]
+    assert icons[0].content == icons[1].content == (STATIC / "icon.svg").read_bytes()
     found = [answer.headers["cache-control"] for answer in (plain, other, kept)]
     assert found == ["no-cache", "no-cache", "private, max-age=31536000, immutable"]
 

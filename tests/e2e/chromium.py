@@ -8,7 +8,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,40 +185,71 @@ class Page:
         file.write_bytes(base64.b64decode(image))
 
 
+class Browser:
+    """Chromium without a window. Its pages follow one another: each finds what the earlier ones have cached.
+
+    A page begins with no cookie and nothing in its site's storage, as in a new profile, and the browser need not load
+    and compile Airflow's own page again.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="chromium-"))
+        program = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
+        command = [program, *options, f"--user-data-dir={self._folder}", "about:blank"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @contextmanager
+    def page(
+        self, base: str, token: str | None, size: tuple[int, int] = (1000, 1400), theme: str = "light"
+    ) -> Iterator[Page]:
+        """A new page, logged in to Airflow by a token; not logged in without one. No two are open at the same time."""
+        target = self._ask("PUT", "/json/new?about:blank")
+        try:
+            with connect(target["webSocketDebuggerUrl"], max_size=None, proxy=None) as connection:
+                page = Page(connection, base)
+                page.resize(*size)
+                page.call("Network.clearBrowserCookies")
+                page.call("Storage.clearDataForOrigin", origin=base, storageTypes="local_storage,indexeddb")
+                if token is not None:
+                    page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
+                page.call("Page.navigate", url=base)
+                stored = f"localStorage.setItem('theme', '{theme}') === undefined"
+                page.wait(f"{stored} && location.href.startsWith('{base}')")
+                yield page
+        finally:
+            self._ask("GET", f"/json/close/{target['id']}")
+
+    def close(self) -> None:
+        """Ends it, and removes its profile."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE)
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _ask(self, method: str, path: str) -> Any:
+        """What the debugger answers, once the browser has written its port."""
+        port, deadline = self._folder / "DevToolsActivePort", time.monotonic() + PATIENCE
+        while not port.is_file() or len(port.read_text().splitlines()) < 2:
+            assert time.monotonic() < deadline, "Chromium did not start"
+            time.sleep(0.1)
+        url = f"http://127.0.0.1:{port.read_text().splitlines()[0]}{path}"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(urllib.request.Request(url, method=method), timeout=PATIENCE) as answer:  # noqa: S310  (our own)
+            text = answer.read().decode()
+        return json.loads(text) if text.startswith("{") else text
+
+
 @contextmanager
 def chromium(
     base: str, token: str | None, size: tuple[int, int] = (1000, 1400), theme: str = "light"
 ) -> Iterator[Page]:
-    """A browser without a window, logged in to Airflow by a token; not logged in without one."""
-    folder = Path(tempfile.mkdtemp(prefix="chromium-"))
-    program = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
-    command = [program, *options, f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """A page of a browser of its own, with nothing in its caches; see `Browser.page`."""
+    browser = Browser()
     try:
-        with connect(_debugger(folder), max_size=None, proxy=None) as connection:
-            page = Page(connection, base)
-            page.resize(*size)
-            if token is not None:
-                page.call("Network.setCookie", name="_token", value=token, url=f"{base}/")
-            page.call("Page.navigate", url=base)
-            page.wait(f"localStorage.setItem('theme', '{theme}') === undefined && location.href.startsWith('{base}')")
+        with browser.page(base, token, size, theme) as page:
             yield page
-            page.call("Browser.close")
-        process.wait(PATIENCE)
     finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _debugger(folder: Path) -> str:
-    """The address of the first page's debugger, once the browser has written its port."""
-    port, deadline = folder / "DevToolsActivePort", time.monotonic() + PATIENCE
-    while not port.is_file() or len(port.read_text().splitlines()) < 2:
-        assert time.monotonic() < deadline, "Chromium did not start"
-        time.sleep(0.1)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://127.0.0.1:{port.read_text().splitlines()[0]}/json", timeout=PATIENCE) as answer:
-        pages = json.load(answer)
-    return next(str(page["webSocketDebuggerUrl"]) for page in pages if page["type"] == "page")
+        browser.close()

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from devstack.credentials import ADMIN, load_credentials
+from tests.e2e.chromium import Browser
 from tests.support.opentelemetry import Collector
 from tests.support.s3 import CREDENTIALS
 from tests.support.spark_cluster import QUICK_JAVA
@@ -39,6 +40,14 @@ class Stack:
 
     settings: Settings
     api: AirflowApi
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """One browser for pages that follow one another."""
+    made = Browser()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="package")

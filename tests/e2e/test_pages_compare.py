@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.airflow_pages import AirflowServer, api_server
-from tests.e2e.chromium import Page, chromium
+from tests.e2e.chromium import Browser, Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE
 from tests.support.prerequisites import needs_chromium
 from tests.support.trips import TripsPipeline
@@ -65,8 +65,8 @@ def fill(home: Any) -> None:
 
 
 @pytest.fixture
-def page(server: AirflowServer) -> Iterator[Page]:
-    with chromium(server.base, server.token(), size=(1440, 900)) as made:
+def page(browser: Browser, server: AirflowServer) -> Iterator[Page]:
+    with browser.page(server.base, server.token(), size=(1440, 900)) as made:
         yield made
 
 
@@ -224,8 +224,8 @@ def test_a_viewer_compares_and_changes_nothing(server: AirflowServer) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_stand_out_and_all_is_in_reach(server: AirflowServer, theme: str) -> None:
-    with chromium(server.base, server.token(), size=(1440, 900), theme=theme) as page:
+def test_words_stand_out_and_all_is_in_reach(browser: Browser, server: AirflowServer, theme: str) -> None:
+    with browser.page(server.base, server.token(), size=(1440, 900), theme=theme) as page:
         for place, seen in PLACES:
             page.view("trips", place, seen)
             faint: Any = page.script(CONTRAST)

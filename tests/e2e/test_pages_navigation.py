@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.airflow_pages import AirflowServer, api_server
-from tests.e2e.chromium import Page, chromium
+from tests.e2e.chromium import Browser, Page
 from tests.support.prerequisites import needs_chromium
 from tests.support.trips import TripsPipeline
 from tidemark.coordinator.checkpoints.attempts import OwnedAttempt
@@ -55,8 +55,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def page(site: Site) -> Iterator[Page]:
-    with chromium(site.server.base, site.server.token(), size=(1440, HEIGHT)) as made:
+def page(browser: Browser, site: Site) -> Iterator[Page]:
+    with browser.page(site.server.base, site.server.token(), size=(1440, HEIGHT)) as made:
         yield made
 
 

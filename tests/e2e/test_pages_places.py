@@ -13,7 +13,7 @@ import pytest
 
 from tests.airflow.pipelines.trips import trips
 from tests.e2e.airflow_pages import PATIENCE, AirflowServer, airflow, api_server, environment
-from tests.e2e.chromium import Page, chromium
+from tests.e2e.chromium import Browser, Page, chromium
 from tests.e2e.looks import CONTRAST, NAMELESS, OUTSIDE
 from tests.pages.test_event_time import sales
 from tests.support.disk import DiskPipeline
@@ -130,8 +130,8 @@ def fill(home: Path) -> None:
 
 
 @pytest.fixture
-def page(server: AirflowServer) -> Iterator[Page]:
-    with chromium(server.base, server.token(), size=(1440, 900)) as made:
+def page(browser: Browser, server: AirflowServer) -> Iterator[Page]:
+    with browser.page(server.base, server.token(), size=(1440, 900)) as made:
         yield made
 
 
@@ -261,8 +261,8 @@ def test_the_backlog_shows_the_progress_of_each_partition(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("theme", "wide"), [("light", 390), ("dark", 1440)])
-def test_all_places_fit_have_contrast_and_names(server: AirflowServer, theme: str, wide: int) -> None:
-    with chromium(server.base, server.token(), size=(wide, 900), theme=theme) as page:
+def test_all_places_fit_have_contrast_and_names(browser: Browser, server: AirflowServer, theme: str, wide: int) -> None:
+    with browser.page(server.base, server.token(), size=(wide, 900), theme=theme) as page:
         page.rest = 0.3
         for pipeline, place, text in PLACES:
             page.view(pipeline, place, text)

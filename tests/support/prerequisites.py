@@ -1,7 +1,11 @@
-"""Optional prerequisites. A test that lacks one is skipped; with `CI=true`, which requires all of them, it fails."""
+"""Optional prerequisites. A test that lacks one is skipped; with `CI=true`, which requires all of them, it fails.
+
+`.ci/run` limits the time of `make test-more`: tests that would begin too late are skipped there.
+"""
 
 import os
 import shutil
+import time
 from typing import NoReturn
 
 import pytest
@@ -41,7 +45,13 @@ def needs_chromium() -> pytest.MarkDecorator:
 
 
 def check(item: pytest.Item) -> None:
-    """Ends a test whose mark names a missing prerequisite. Called before the fixtures of the test."""
+    """Ends a test whose mark names a missing prerequisite, or that would begin too late. Called before its fixtures.
+
+    `TIDEMARK_TEST_UNTIL` says how late, in seconds since 1970; by default no test is too late.
+    """
+    until = os.environ.get("TIDEMARK_TEST_UNTIL")
+    if until and time.time() > float(until):
+        pytest.skip("too late on this machine: `make test-nightly` and `make test-more` have the time")
     for mark in item.iter_markers("needs"):
         present, what = mark.args
         if not present:

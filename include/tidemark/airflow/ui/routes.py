@@ -9,13 +9,13 @@ from typing import Annotated
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from fastapi import APIRouter, Depends, HTTPException, Path, Query
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from tidemark.airflow.ui.access import Payloads, Readable, SeesPayloads, may, may_see_payloads, pipelines_of
 from tidemark.airflow.ui.action_dags import find_retention, list_actions
-from tidemark.airflow.ui.bundle import STATIC, VERSION
+from tidemark.airflow.ui.bundle import ENTRIES, STATIC, VERSION, join_modules
 from tidemark.airflow.ui.dags import add_dag_config, describe_pipeline, find_dag
 from tidemark.airflow.ui.ended_runs import describe_run, find_owner
 from tidemark.airflow.ui.publication_tasks import find_tasks
@@ -84,17 +84,18 @@ ScopeText = Annotated[str, Field(max_length=80)]
 
 
 @router.get("/static/{name}")
-def static(name: Name) -> FileResponse:
-    """A file of the bundle."""
+def static(name: Name) -> Response:
+    """A file of the bundle, as it is written."""
     if name not in FILES:
         raise HTTPException(404, "Not Found")
     return FileResponse(FILES[name], media_type=MEDIA_TYPES[FILES[name].suffix])
 
 
 @router.get("/static/{version}/{name}")
-def versioned_static(version: Name, name: Name) -> FileResponse:
-    """The same under a path that changes with the bundle, so that browsers keep it."""
-    response = static(name)
+def versioned_static(version: Name, name: Name) -> Response:
+    """The same under a path that changes with the bundle, so that browsers keep it; an entry has its imports."""
+    entry = name in ENTRIES
+    response = Response(join_modules(STATIC / name), media_type=MEDIA_TYPES[".js"]) if entry else static(name)
     if version == VERSION:  # another server of a rolling upgrade may have named it
         response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     return response

@@ -1,7 +1,8 @@
 // The source of a row: of state by its key, of a sink by its checkpoint and values. The address holds the question.
 
+import { AsOf, Labelled } from "./asof.js";
 import { Change } from "./change.js";
-import { C, checkpointsOf, count, Empty, h, useAnswer, useEffect, useState, when } from "./ui.js";
+import { C, Empty, h, useEffect, useState } from "./ui.js";
 import { Choice } from "./history.js";
 import { Hidden } from "./records.js";
 import { SinkForm, SinkRows } from "./sinkrows.js";
@@ -65,21 +66,3 @@ function KeyForm({ pipeline, operator, place, look }) {
     h(AsOf, { pipeline, label: "As of", value: at, onChange: setAt, placeholder: "newest" }),
     h(C.Button, { type: "submit", size: "sm", colorPalette: "brand" }, "Where does it come from?"));
 }
-
-// A completed checkpoint: type its id, or pick one of the newest.
-export function AsOf({ pipeline, label, value, onChange, ...more }) {
-  const answer = useAnswer(checkpointsOf(pipeline, { status: "COMPLETED", limit: 100 }), 0);
-  const found = answer.data ? answer.data.history.filter((c) => !c.discarded) : [];
-  const list = `tm-${label.replace(/\W+/g, "-")}`;
-  return h(Labelled, { label },
-    h(C.Input, { size: "sm", w: "9rem", "aria-label": label, list, pattern: "(chk-)?[1-9][0-9]{0,11}", maxLength: 16,
-      title: "A number, or chk-17", value, onChange: (e) => onChange(e.target.value), ...more }),
-    h("datalist", { id: list }, found.map((c) => h("option", { key: c.id, value: c.name }, labelOf(c)))));
-}
-
-const labelOf = (c) => [c.interval ? `until ${when(c.interval.end)}` : when(c.logical_time), c.timeline,
-  `${count(c.records)} records`, ...c.savepoints].join(" · ");
-
-export const Labelled = ({ label, children }) => h(C.Flex,
-  { as: "label", direction: "column", fontSize: "xs", minW: 0 }, h(C.Box, { as: "bdi", color: "fg.muted" }, label),
-  children);

@@ -1,10 +1,10 @@
 // Rows of a sink: the operator and the DAG run that emitted them, and the record of each.
 
+import { AsOf, Labelled } from "./asof.js";
 import { Change, Changed } from "./change.js";
 import { C, count, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useState,
   when } from "./ui.js";
 import { Choice } from "./history.js";
-import { AsOf, Labelled } from "./origin.js";
 import { Payload, Records } from "./records.js";
 import { Rows, Verbatim } from "./table.js";
 
