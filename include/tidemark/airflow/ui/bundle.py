@@ -34,8 +34,8 @@ VERSION = version_of(STATIC)
 def join_modules(entry: Path) -> str:
     """Returns a module with all that it imports, directly or not, as one; each file runs once, in the order of imports.
 
-    A file becomes a function that returns the names that the file exports. It must use the forms that the bundle uses: imports
-    and exports of names in braces, which are not renamed, and `export` before `const` and `function`.
+    A file becomes a function that returns the names that the file exports. It must use the forms that the bundle uses:
+    imports and exports of names in braces, which are not renamed, and `export` before `const` and `function`.
 
     Raises:
         ValueError: another form, files that import each other, or a name that its file does not export.
