@@ -7,8 +7,10 @@ import pytest
 
 from tests.support.trips import TripsPipeline
 from tidemark.coordinator.records.timelines import Timelines
+from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.errors import NotFoundError
 from tidemark.model.checkpoint.codec import body_of
+from tidemark.operations import timelines
 from tidemark.web.columns import recorded_columns
 
 
@@ -27,6 +29,24 @@ def test_the_newest_completed_checkpoint_answers_unless_one_is_named(world: Trip
     assert [(c["id"], c["made"]) for c in datasets["state:buses"]["columns"]] == [
         ("buses.bus", ""), ("buses.trips", "count()"), ("buses.miles", "sum(miles)"),
     ]  # fmt: skip
+
+
+def test_a_newer_checkpoint_of_a_fork_does_not_answer_for_the_live_timeline(world: TripsPipeline) -> None:
+    world.checkpoint("b1")
+    world.checkpoint("b2")
+    timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=1, request="back"))
+    assert asked(world)["as_of"] == "chk-1", "the live timeline began there, and has none of its own"
+    world.checkpoint("b3")
+    assert (asked(world)["as_of"], asked(world, 2)["as_of"]) == ("chk-3", "chk-2")
+
+
+def test_a_damaged_timeline_leaves_the_newest_of_all(world: TripsPipeline) -> None:
+    world.checkpoint("b1")
+    world.checkpoint("b2")
+    asked(world)
+    head = max((world.folder / "timelines" / "t1").glob("*.json"))
+    head.write_bytes(head.read_bytes()[:-40])
+    assert asked(world)["as_of"] == "chk-2"
 
 
 def test_a_column_is_followed_in_both_directions(world: TripsPipeline) -> None:

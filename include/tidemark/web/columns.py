@@ -14,13 +14,15 @@ from tidemark.answers.column_facts import (
 )
 from tidemark.context import Context
 from tidemark.declare.pipeline import Pipeline
-from tidemark.errors import NotFoundError
+from tidemark.errors import CorruptObjectError, NotFoundError
 from tidemark.glance import glance_at
 from tidemark.model.checkpoint.plan import CheckpointPlan
 from tidemark.model.columns.column_graph import DIRECT, SOURCE, ColumnGraph, ColumnRef, ReachedColumn
 from tidemark.model.columns.column_lineage import draw_columns
+from tidemark.operations import timelines as timeline_operations
 from tidemark.web import history_cache
 from tidemark.web.history import CheckpointStatus
+from tidemark.web.scope import EVERYTHING, LIVE, parse_scope
 
 DECLARED = "declared"
 """The answer is about the pipeline's file, not about a checkpoint."""
@@ -92,7 +94,8 @@ class PipelineColumns:
 
 
 def recorded_columns(context: Context, name: str, checkpoint: int | None = None) -> PipelineColumns:
-    """Returns the columns that a checkpoint recorded; by default the newest completed one, or else the newest plan.
+    """Returns the columns that a checkpoint recorded; by default the newest completed one of the
+    live timeline, or else of any timeline, or else the newest plan.
 
     Raises:
         NotFoundError: no such pipeline or checkpoint, or it has planned no checkpoint yet.
@@ -122,17 +125,26 @@ def columns_of(pipeline: Pipeline) -> PipelineColumns:
 
 def _plan(context: Context, name: str, checkpoint: int | None) -> CheckpointPlan:
     if checkpoint is None:
-        entries = history_cache.list_entries(context, name)
-        done = (entry for entry in entries if entry.status is CheckpointStatus.COMPLETED)
-        newest = next(done, None) or next(iter(entries), None)
-        if newest is None:
-            raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
-        checkpoint = newest.id
+        checkpoint = _newest(context, name)
     elif history_cache.get_entry(context, name, checkpoint) is None:
         raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")
     timelines = context.coordinator(name).timelines
     found = timelines.find(checkpoint)
     return timelines.plan(checkpoint) if found is None else found.plan
+
+
+def _newest(context: Context, name: str) -> int:
+    """The newest completed checkpoint of the live timeline, or else of any; or else the newest plan."""
+    entries = history_cache.list_entries(context, name)
+    try:
+        live = parse_scope(LIVE, timeline_operations.list_timelines(context, name))
+    except CorruptObjectError:
+        live = EVERYTHING
+    completed = [entry for entry in entries if entry.status is CheckpointStatus.COMPLETED]
+    for found in (filter(live.takes, completed), completed, entries):
+        if (newest := next(iter(found), None)) is not None:
+            return newest.id
+    raise NotFoundError(f"{name} has no checkpoints yet", next=f"tidemark run {name}")
 
 
 def _datasets(graph: ColumnGraph, topics: Mapping[str, Sequence[str]]) -> Iterator[DatasetColumns]:

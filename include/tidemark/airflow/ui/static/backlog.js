@@ -1,8 +1,8 @@
 // The backlog: how far a run of several checkpoints is, what is left, and how far each partition was read.
 
 import { PlaceLink } from "./place.js";
-import { Answered, bytes, C, count, duration, Empty, Facts, h, inZone, Muted, Name, ours, Panel, React, Time,
-  useAnswer, when, zoneName } from "./ui.js";
+import { Answered, bytes, C, count, duration, Empty, Facts, h, inFull, inZone, Muted, Name, ours, Panel, React, Time,
+  useAnswer } from "./ui.js";
 import { Rows } from "./table.js";
 
 const useBacklog = (pipeline) => useAnswer(ours(["pipelines", pipeline, "backlog"]), 10000);
@@ -50,7 +50,7 @@ function Progress({ data, pipeline }) {
     data.checkpoint);
   if (!run) {
     return h(Panel, { title: data.lag > 0 ? `${count(data.lag)} offsets behind` : "Nothing was left" },
-      h(C.Text, { fontSize: "sm" }, at, `, planned ${when(data.planned_at)} ${zoneName()}, `, data.lag > 0
+      h(C.Text, { fontSize: "sm" }, at, `, planned ${inFull(data.planned_at)}, `, data.lag > 0
         ? `left ${count(data.lag)} offsets in Kafka.` : "read all that Kafka had."),
       h(Muted, { mt: 1 }, "A run makes several checkpoints, and shows its progress here, if the pipeline declares "
         + "max_records or max_bytes and more than that waits."));

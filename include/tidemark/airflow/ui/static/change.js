@@ -4,7 +4,7 @@ import { Copy } from "./copying.js";
 import { RunLink } from "./graph.js";
 import { Payload, Records } from "./records.js";
 import { Middle, Rows, Verbatim } from "./table.js";
-import { C, count, Facts, h, Loading, Muted, Name, ours, Panel, runOf, Trouble, useAnswer, useState, when,
+import { C, count, Facts, h, inZone, Loading, Muted, Name, ours, Panel, runOf, Trouble, useAnswer, useState, when,
 } from "./ui.js";
 
 const originOf = (pipeline, { uid, key, checkpoint }) => ours(["pipelines", pipeline, "state", uid, "origin"],
@@ -79,7 +79,7 @@ export function Changed({ changed, dag, onCheckpoint, children }) {
   if (!changed.known) return h(Facts, { facts: { Checkpoint: `${changed.name}, whose manifest is gone` } });
   return h(C.Box, null,
     h(Facts, { facts: { Checkpoint: changed.name, Timeline: h(Middle, { most: 32 }, changed.timeline),
-      "DAG run": h(Middle, { most: 40 }, runOf(changed.run)), "Logical time": when(changed.logical_time) } }),
+      "DAG run": h(Middle, { most: 40 }, runOf(changed.run)), [inZone("Logical time")]: when(changed.logical_time) } }),
     changed.ranges.length > 0
       ? h(Rows, { name: "Offsets that it came from", columns: RANGES, rows: changed.ranges,
         keyOf: (r) => r.partition })

@@ -31,6 +31,9 @@ export const zoneName = () => (/^(Etc\/)?(UTC|UCT|Zulu|GMT)$/.test(zone()) ? "UT
 // The title of a column of times.
 export const inZone = (title) => `${title} (${zoneName()})`;
 
+// A time with its zone, for a sentence.
+export const inFull = (at) => `${when(at)} ${zoneName()}`;
+
 const dated = (at) => (at === null || at === undefined || at === "" ? null : new Date(at));
 const isTime = (date) => date !== null && !Number.isNaN(date.getTime());
 
@@ -116,4 +119,4 @@ function monthTicks(begin, end, most) {
 
 // Errors of the command line have times in ISO 8601; a name of a run that contains one stays.
 const MOMENT = /(?<=^|\s)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)(?=[\s,;:)]|\.?$)/g;
-export const inWords = (text) => String(text).replace(MOMENT, (at) => `${when(at)} ${zoneName()}`);
+export const inWords = (text) => String(text).replace(MOMENT, inFull);

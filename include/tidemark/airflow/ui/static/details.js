@@ -7,8 +7,8 @@ import { Lineage, RunLink, useLineage } from "./graph.js";
 import { Progress } from "./progress.js";
 import { Operators, Storage } from "./operators.js";
 import { DeadLetters, Records } from "./records.js";
-import { Answered, C, count, duration, Facts, h, inZone, letters, Muted, Name, ours, runOf, Status, useAnswer,
-  useEffect, useRef, useState, when, zoneName } from "./ui.js";
+import { Answered, C, count, duration, Facts, h, inFull, inZone, letters, Muted, Name, ours, runOf, Status, useAnswer,
+  useEffect, useRef, useState, when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
@@ -30,7 +30,7 @@ export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheck
     data.status === "COMPLETED" && !data.discarded && actions,
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
       h(Status, data), h("span", null, "on ", h(Name, null, data.timeline)),
-        h("span", null, `planned ${when(data.trigger_timestamp)} ${zoneName()}`),
+        h("span", null, `planned ${inFull(data.trigger_timestamp)}`),
       data.status === "COMPLETED" && h("b", null, readOf(data)),
       data.drains && h(C.Badge, { colorPalette: "gray", variant: "subtle" }, "drain: closes all windows"),
       data.status === "COMPLETED" && h("span", null, `end to end ${duration(data.end_to_end_duration)}`),

@@ -5,8 +5,8 @@ import { Choice } from "./history.js";
 import { list } from "./made.js";
 import { PlaceLink, useForm, usePlace } from "./place.js";
 import { Storage } from "./storage.js";
-import { Answered, Badge, bytes, C, count, duration, h, inZone, Muted, Name, ours, Panel, React, useAnswer, useEffect,
-  useState, when } from "./ui.js";
+import { Answered, Badge, bytes, C, count, duration, h, inFull, inZone, Muted, Name, ours, Panel, React, useAnswer,
+  useEffect, useState, when } from "./ui.js";
 import { Middle, Rows } from "./table.js";
 
 const DECLARED = { way: "declared", n: "6", rule: "", without: "" };
@@ -95,7 +95,7 @@ function Calendar({ data, pipeline, freed }) {
   const released = data.released.length > 0;
   const why = data.lets_go.length ? ` (${data.lets_go.join(", ")})` : "";
   const next = data.dag_id === null ? "No DAG runs retention for this pipeline."
-    : data.is_paused ? "DAG " : data.next_run ? `Next retention: ${when(data.next_run)}.`
+    : data.is_paused ? "DAG " : data.next_run ? `Next retention: ${inFull(data.next_run)}.`
       : "Retention runs on demand only.";
   return h(C.Box, { "data-calendar": data.is_declared ? "declared" : "what-if" },
     h(C.Box, { fontSize: "sm", mb: 3 },
@@ -111,10 +111,10 @@ function Calendar({ data, pipeline, freed }) {
           : ` Frees ${bytes(freed)} at once.`),
       data.waiting_files > 0 && h("span", null, ` ${data.waiting_files === 1
         ? "1 file that an earlier run freed waits" : `${count(data.waiting_files)} files that earlier runs freed wait`
-      } for the end of the grace period, ${when(data.waiting_until)} at the earliest.`),
+      } for the end of the grace period, ${inFull(data.waiting_until)} at the earliest.`),
       data.disposed.length > 0 && h("span", null, ` Savepoints that have expired end: ${list(data.disposed)}.`),
       h(Muted, null, data.rule !== null && h(React.Fragment, null, "Rule: ", h(Name, { mono: true, most: "40rem" },
-        data.rule), ". "), data.last_sweep && `Last retention: ${when(data.last_sweep)}.`)),
+        data.rule), ". "), data.last_sweep && `Last retention: ${inFull(data.last_sweep)}.`)),
     !reading && data.checkpoints.length > 0 && h(Rows, { name: "Retention calendar", columns: columnsOf(pipeline, data),
       rows: data.checkpoints,
       keyOf: (c) => c.checkpoint }),

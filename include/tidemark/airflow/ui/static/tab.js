@@ -5,8 +5,8 @@ import { Failures } from "./failure.js";
 import { Choice } from "./history.js";
 import { idsOf, isDry, Swept, Written } from "./made.js";
 import { PlaceLink } from "./place.js";
-import { airflow, Answered, C, Empty, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useState, when,
-  zoneName } from "./ui.js";
+import { airflow, Answered, C, Empty, h, inFull, Muted, Name, ours, Panel, React, useAnswer, useEffect,
+  useState } from "./ui.js";
 
 const LIVE = 2000;
 const OVER = ["success", "failed"];
@@ -109,7 +109,7 @@ function Savepoints({ one }) {
       "data-savepoint": s.name },
     h(C.Badge, { colorPalette: "pink" }, "savepoint ", h(Name, null, s.name)), "of",
     h(PlaceLink, { at: { pipeline, view: "checkpoint", checkpoint: Number(s.checkpoint.slice(4)) } }, s.checkpoint),
-    h(Muted, null, `as of ${when(s.logical_time)} ${zoneName()}`),
+    h(Muted, null, `as of ${inFull(s.logical_time)}`),
     s.disposed ? h(Muted, null, "disposed of") : DEEDS.map(([form, word]) => h(PlaceLink, { key: form,
       at: { pipeline, view: "timelines", form, from: s.name } }, word)))));
 }

@@ -3,7 +3,7 @@
 import { BranchActions, isOpen } from "./branch_actions.js";
 import { useDags } from "./dags.js";
 import { useForm } from "./place.js";
-import { Answered, bytes, C, count, Empty, h, inZone, Muted, Name, ours, Panel, Trouble, useAnswer,
+import { Answered, bytes, C, count, Empty, h, inFull, inZone, Muted, Name, ours, Panel, Trouble, useAnswer,
   when } from "./ui.js";
 import { Rows } from "./table.js";
 import { TimelineGraph } from "./timeline_graph.js";
@@ -33,7 +33,7 @@ const NARROW = { maxW: "min(22rem, 100%)" };
 function Branch({ t, facts, onCheckpoint, onCompare }) {
   const began = t.began_at && h(Muted, { as: "span", overflowWrap: "anywhere" },
     `${t.why} at ${t.began_at}`, t.savepoint && ", savepoint ", t.savepoint && h("bdi", null, t.savepoint),
-    t.began && `, ${when(t.began)}`);
+    t.began && `, ${inFull(t.began)}`);
   const fate = t.is_live ? "green" : t.fate === "fork" ? "blue" : "gray";
   const number = t.newest && Number(t.newest.slice(4));
   return h(C.Flex, { gap: 2, align: "center", wrap: "wrap", fontSize: "sm" },

@@ -3,7 +3,7 @@
 import { advice } from "./advice.js";
 import { inWords, iso, when, zone } from "./clock.js";
 
-export { day, inZone, soon, when, zone, zoneName } from "./clock.js";
+export { day, inFull, inZone, soon, when, zone, zoneName } from "./clock.js";
 
 export const React = globalThis.React;
 export const h = React.createElement;
