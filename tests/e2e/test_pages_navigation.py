@@ -280,5 +280,8 @@ def test_damage_is_said_once(page: Page, site: Site) -> None:
         page.view("trips", "view=overview&scope=all", "1 damaged")
         page.wait("document.querySelectorAll('[data-page] [role=alert]').length === 1")
         assert page.words().count("object damaged") == 2, "in the verdict, and with what to do next"
+        page.view("trips", "view=timelines", "object damaged")
+        page.sees("No savepoints")
+        assert page.words().count("object damaged") == 1 and page.words().count("Next: ") == 1
     finally:
         manifest.write_bytes(whole)

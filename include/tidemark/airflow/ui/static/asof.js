@@ -1,6 +1,6 @@
 // The form's choice of a completed checkpoint, and the label above any of its fields.
 
-import { C, checkpointsOf, count, h, useAnswer, when } from "./ui.js";
+import { C, checkpointsOf, counted, h, useAnswer, when } from "./ui.js";
 
 // A completed checkpoint: type its id, or pick one of the newest.
 export function AsOf({ pipeline, label, value, onChange, ...more }) {
@@ -14,7 +14,7 @@ export function AsOf({ pipeline, label, value, onChange, ...more }) {
 }
 
 const labelOf = (c) => [c.interval ? `until ${when(c.interval.end)}` : when(c.logical_time), c.timeline,
-  `${count(c.records)} records`, ...c.savepoints].join(" · ");
+  counted(c.records, "record"), ...c.savepoints].join(" · ");
 
 export const Labelled = ({ label, children }) => h(C.Flex,
   { as: "label", direction: "column", fontSize: "xs", minW: 0 }, h(C.Box, { as: "bdi", color: "fg.muted" }, label),

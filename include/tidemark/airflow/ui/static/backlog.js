@@ -1,8 +1,8 @@
 // The backlog: how far a run of several checkpoints is, what is left, and how far each partition was read.
 
 import { PlaceLink } from "./place.js";
-import { Answered, bytes, C, count, duration, Empty, Facts, h, inFull, inZone, Muted, Name, ours, Panel, React, Time,
-  useAnswer } from "./ui.js";
+import { Answered, bytes, C, count, counted, duration, Empty, Facts, h, inFull, inZone, Muted, Name, ours, Panel, React,
+  Time, useAnswer } from "./ui.js";
 import { Rows } from "./table.js";
 
 const useBacklog = (pipeline) => useAnswer(ours(["pipelines", pipeline, "backlog"]), 10000);
@@ -58,7 +58,7 @@ function Progress({ data, pipeline }) {
   return h(Panel, { title: `${Math.floor(100 * run.share)} % of the backlog is read` },
     h(Bar, { share: run.share, name: "Backlog" }),
     h(C.Box, { mt: 3 }, h(Facts, { facts: {
-      Read: `${count(run.done)} of ${count(run.total)} offsets, in ${count(data.checkpoints)} checkpoints`,
+      Read: `${count(run.done)} of ${count(run.total)} offsets, in ${counted(data.checkpoints, "checkpoint")}`,
       Left: [`${count(run.total - run.done)} offsets`, data.bytes_left !== null && `about ${bytes(data.bytes_left)}`,
         data.checkpoints_left !== null && `about ${count(data.checkpoints_left)} more ${
           data.checkpoints_left === 1 ? "checkpoint" : "checkpoints"}`].filter(Boolean).join(", "),

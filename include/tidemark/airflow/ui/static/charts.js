@@ -1,7 +1,7 @@
 // Charts as handwritten SVG over a time axis, as wide as their box, so that texts keep their size.
 
 import { timeTicks } from "./clock.js";
-import { C, color, h, Muted, Panel, React, useCallback, useEffect, useState, when } from "./ui.js";
+import { C, color, counted, h, Muted, Panel, React, useCallback, useEffect, useState, when } from "./ui.js";
 
 const HIGH = 190;
 const TOP = 26;
@@ -82,8 +82,8 @@ export function Chart({ title, points, stops, series, format, units, onChoose })
     width > 0 && h("svg", {
       width, height: HIGH, role: "slider", tabIndex: 0, "data-chart": title,
       style: { cursor: "pointer", display: "block" },
-      "aria-label": `${title}, ${points.length} checkpoints. Arrow keys move, Enter opens.`, "aria-valuemin": 1,
-      "aria-valuemax": stops.length, "aria-valuenow": (chosen ?? stops.length - 1) + 1,
+      "aria-label": `${title}, ${counted(points.length, "checkpoint")}. Arrow keys move, Enter opens.`,
+      "aria-valuemin": 1, "aria-valuemax": stops.length, "aria-valuenow": (chosen ?? stops.length - 1) + 1,
       "aria-valuetext": sentence(stop, series, format),
       onMouseMove: near, onMouseLeave: () => setAt(null), onKeyDown: keys,
       onFocus: () => setAt((was) => was ?? stops.length - 1), onBlur: () => setAt(null),

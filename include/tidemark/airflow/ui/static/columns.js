@@ -2,7 +2,7 @@
 
 import { Fingerprint } from "./details.js";
 import { AssetLink } from "./graph.js";
-import { Answered, C, count, Empty, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useRef,
+import { Answered, C, count, counted, Empty, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useRef,
   useState } from "./ui.js";
 
 const TONES = { source: "cyan", state: "purple", output: "blue", sink: "orange", publication: "green" };
@@ -46,7 +46,7 @@ function Datasets({ datasets, choose }) {
     h(C.Flex, { role: "search", gap: 3, align: "center", wrap: "wrap" },
       h(C.Input, { size: "sm", w: "16rem", maxW: "100%", "aria-label": "Find a column", placeholder: "Find a column",
         maxLength: 250, value: text, onChange: (e) => setText(e.target.value) }),
-      h("span", { role: "status", style: { fontSize: 14 } }, found === 1 ? "1 column" : `${count(found)} columns`)),
+      h("span", { role: "status", style: { fontSize: 14 } }, counted(found, "column"))),
     found === 0
       ? h(Empty, { title: "No column matches" }, "Type a part of its name, or of its dataset's.")
       : h(C.Box, { display: "grid", gap: 3, alignItems: "start",

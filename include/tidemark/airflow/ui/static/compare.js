@@ -5,8 +5,8 @@ import { BranchActions, Command, isOpen } from "./branch_actions.js";
 import { KeyRows, SinkRows } from "./compared_rows.js";
 import { Hidden } from "./records.js";
 import { Rows } from "./table.js";
-import { Answered, C, checkpointsOf, count, Empty, h, Muted, Name, ours, Panel, shown, Trouble, useAnswer, useEffect,
-  useState, when } from "./ui.js";
+import { Answered, C, checkpointsOf, count, counted, Empty, h, Muted, Name, ours, Panel, shown, Trouble, useAnswer,
+  useEffect, useState, when } from "./ui.js";
 
 const OTHER = "other";
 
@@ -167,8 +167,8 @@ const Counts = ({ found }) => h(C.Flex, { gap: 1, wrap: "wrap" }, TONES.map(([na
     `${sign} ${count(found[name])} ${name}`)));
 
 const FATES = {
-  right_only: (o) => `Only the right side has it: ${o.inserted === 1 ? "1 key" : `${count(o.inserted)} keys`}.`,
-  left_only: (o) => `Only the left side has it: ${o.deleted === 1 ? "1 key" : `${count(o.deleted)} keys`}.`,
+  right_only: (o) => `Only the right side has it: ${counted(o.inserted, "key")}.`,
+  left_only: (o) => `Only the left side has it: ${counted(o.deleted, "key")}.`,
   other_keys: () => "Both sides key it by other columns, so its keys cannot be compared.",
 };
 

@@ -7,8 +7,8 @@ import { Lineage, RunLink, useLineage } from "./graph.js";
 import { Progress } from "./progress.js";
 import { Operators, Storage } from "./operators.js";
 import { DeadLetters, Records } from "./records.js";
-import { Answered, C, count, duration, Facts, h, inFull, inZone, letters, Muted, Name, ours, runOf, Status, useAnswer,
-  useEffect, useRef, useState, when } from "./ui.js";
+import { Answered, C, count, counted, duration, Facts, h, inFull, inZone, letters, Muted, Name, ours, runOf, Status,
+  useAnswer, useEffect, useRef, useState, when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
@@ -51,7 +51,7 @@ export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheck
       part === "facts" && h(AllFacts, { data }))));
 }
 
-const readOf = (data) => `${data.records === 1 ? "1 record" : `${count(data.records)} records`} read${
+const readOf = (data) => `${counted(data.records, "record")} read${
   data.dead_letters > 0 ? `, ${letters(data)} rejected` : ""}`;
 
 // One stop of the Tab key; arrow keys, Home and End move between the tabs.
@@ -191,6 +191,6 @@ function AllFacts({ data }) {
     "Adopted compactions": Object.keys(data.adopted).join(", "),
     "Accepted losses": data.losses.join("; "),
     "State left behind": Object.entries(data.left_behind).map(([uid,
-      rows]) => `${uid} (${count(rows)} rows)`).join(", "),
+      rows]) => `${uid} (${counted(rows, "row")})`).join(", "),
   } });
 }

@@ -1,8 +1,8 @@
 // Event time on the live timeline: watermarks and what holds them back, open windows, and the next timers.
 
 import { PlaceLink } from "./place.js";
-import { Answered, C, count, duration, Empty, h, inZone, Muted, Name, ours, Panel, React, Time, useAnswer, when,
-} from "./ui.js";
+import { Answered, C, count, counted, duration, Empty, h, inZone, Muted, Name, ours, Panel, React, Time, useAnswer,
+  when } from "./ui.js";
 import { Rows } from "./table.js";
 
 const WAITS = { windows: ["open window", "open windows"], timers: ["timer", "timers"],
@@ -44,7 +44,7 @@ function Operators({ data, pipeline, place, change }) {
     { title: inZone("Frontier"), cell: (o) => h(C.Box, null, data.drains ? "end of time" : o.frontier
       ? h(Time, { at: o.frontier }) : "none yet", h(HeldBack, { at: o.frontier, furthest: o.furthest })) },
     { title: "Closes by", cell: (o) => h(Rule, o) },
-    { title: `Late, in ${data.recent === 1 ? "1 checkpoint" : `${data.recent} checkpoints`}`,
+    { title: `Late, in ${counted(data.recent, "checkpoint")}`,
       cell: (o) => h(Late, { o, pipeline }) },
     { title: `In ${data.checkpoint}`, cell: (o) => `${count(o.emitted)} emitted${
       o.what === "timers" ? `, ${count(o.fired)} fired` : ""}` },

@@ -3,7 +3,7 @@
 import { Copy } from "./copying.js";
 import { PlaceLink } from "./place.js";
 import { Rows } from "./table.js";
-import { bytes, C, count, h, Muted, Name, ours, useAnswer } from "./ui.js";
+import { bytes, C, count, counted, h, Muted, Name, ours, useAnswer } from "./ui.js";
 
 export function Made({ pipeline, dag, run, outcome }) {
   const answer = useAnswer(ours(["dags", dag, "checkpoints"], { run_id: run }), 0);
@@ -68,7 +68,7 @@ function Redriving({ pipeline, found }) {
   const others = Object.entries(refused);
   return h(C.Box, { mt: 2, fontSize: "sm", "data-redrive": `${letters} ${applied}` },
     applied !== null && h(C.Text, null, `The current code would apply ${count(applied)} of ${
-      letters === 1 ? "1 letter" : `${count(letters)} letters`}.`),
+      counted(letters, "letter")}.`),
     others.length > 0 && h(C.Box, { as: "ul", pl: 5, listStyleType: "disc" }, others.map(([reason, n]) => h("li",
       { key: reason }, `${count(n)} not: `, h("bdi", null, reason)))),
     request === null ? h(Muted, null, "A dry run: nothing was changed.")
@@ -87,7 +87,7 @@ one.disposed.length > 0 && `ended the savepoints ${list(one.disposed)}; `,
 one.waiting_files > 0 ? `; ${files(one.waiting_files, one.waiting_bytes)} wait for the end of their grace period.`
   : ".");
 
-const files = (n, size) => `${n === 1 ? "1 file" : `${count(n)} files`} (${bytes(size)})`;
+const files = (n, size) => `${counted(n, "file")} (${bytes(size)})`;
 
 export const list = (all, most = 12) => (all.length === 0 ? "nothing"
   : all.slice(0, most).join(", ") + (all.length > most ? ` and ${all.length - most} more` : ""));

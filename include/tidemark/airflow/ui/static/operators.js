@@ -1,6 +1,6 @@
 // Where the time of a checkpoint went, operator by operator, and what its state is on disk.
 
-import { bytes, C, color, count, duration, h, Muted, Name, React } from "./ui.js";
+import { bytes, C, color, count, counted, duration, h, Muted, Name, React } from "./ui.js";
 import { Rows } from "./table.js";
 
 // From the trigger to the last acknowledgement without the steps: the run waited, or an attempt failed before.
@@ -118,7 +118,7 @@ const STORAGE = [
   { title: "Compaction", cell: (t) => (t.compaction ? compacted(t.compaction) : "–") },
   { title: "Tables", cell: (t) => h(C.Box, { fontSize: "xs" }, t.segments.length === 0 ? "none"
     : t.segments.map((s) => h("div", { key: `${s.path} ${s.version}` }, h("bdi", null, s.table),
-      ` version ${count(s.version)}, ${written(s)}, ${count(s.rows)} rows, ${bytes(s.bytes)}`))) },
+      ` version ${count(s.version)}, ${written(s)}, ${counted(s.rows, "row")}, ${bytes(s.bytes)}`))) },
 ];
 
 export function Storage({ data }) {

@@ -4,8 +4,8 @@
 import { BacklogLine } from "./backlog.js";
 import { BYTES, Chart, COUNTS, partitions, Signs, SPANS, stopsOf, whole } from "./charts.js";
 import { Choice } from "./history.js";
-import { Answered, Badge, bytes, C, count, day, duration, Empty, h, Muted, Name, Panel, percent, React, soon, Status,
-  Time, Trouble, useMemo, zoneName } from "./ui.js";
+import { Answered, Badge, bytes, C, count, counted, day, duration, Empty, h, Muted, Name, Panel, percent, React, soon,
+  Status, Time, Trouble, useMemo, zoneName } from "./ui.js";
 import { PlaceLink } from "./place.js";
 import { PublicationsLine } from "./publications.js";
 import { Rows } from "./table.js";
@@ -135,7 +135,7 @@ function Latest({ latest, onCheckpoint }) {
   return h(C.Flex, { gap: 2, wrap: "wrap" },
     of("Latest completed", latest.completed, (c) => h(Muted, null, c.records === 0 && c.keys === 0
       ? "Empty: it read no records"
-      : `${count(c.records)} records, ${bytes(c.checkpointed_size)} of ${bytes(c.state_size)} in ${
+      : `${counted(c.records, "record")}, ${bytes(c.checkpointed_size)} of ${bytes(c.state_size)} in ${
         duration(c.end_to_end_duration)} (work ${duration(c.work_duration)})`)),
     of("Latest failed", latest.failed, (c) => h(C.Text,
       { lineClamp: 3, title: c.failure_message, overflowWrap: "anywhere" },

@@ -3,8 +3,8 @@
 import { Command } from "./branch_actions.js";
 import { logOf, plain } from "./failure.js";
 import { PlaceLink } from "./place.js";
-import { Answered, Badge, bytes, C, count, dagRun, duration, Empty, h, Inside, inZone, Muted, Name, ours, Panel, React,
-  Time, Trouble, useAnswer, when } from "./ui.js";
+import { Answered, Badge, bytes, C, count, dagRun, duration, Empty, h, inFull, Inside, inZone, Muted, Name, ours, Panel,
+  React, Time, Trouble, useAnswer } from "./ui.js";
 import { Rows } from "./table.js";
 
 const VERDICTS = { BLOCKED: ["red", "■", "Blocked"], FAILING: ["red", "✕", "Failing"],
@@ -93,7 +93,7 @@ function Lags({ data, pipeline, place, change }) {
       minW: "12rem" }, p.why)) },
     { title: "Target has", cell: (p) => (p.checkpoint === null ? "–" : h(C.Box, null, h(PlaceLink,
       { at: { pipeline, view: "checkpoint", checkpoint: Number(p.checkpoint.slice(4)) } }, p.checkpoint),
-    p.newest && p.behind > 0 && ` of ${p.newest}`, h(Muted, { fontSize: "xs" }, `as of ${when(p.as_of)}`))) },
+    p.newest && p.behind > 0 && ` of ${p.newest}`, h(Muted, { fontSize: "xs" }, `as of ${inFull(p.as_of)}`))) },
     { title: "Behind", cell: (p) => h("span", { "data-lag": p.behind }, lagOf(p)) },
     { title: inZone("Published"), cell: (p) => h(Time, { at: p.published_at }) },
     { title: "Operator", cell: (p) => h(Name, { most: "12rem" }, p.uid) },

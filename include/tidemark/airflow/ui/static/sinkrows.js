@@ -2,8 +2,7 @@
 
 import { AsOf, Labelled } from "./asof.js";
 import { Change, Changed } from "./change.js";
-import { C, count, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useState,
-  when } from "./ui.js";
+import { C, count, counted, h, Muted, Name, ours, Panel, React, useAnswer, useEffect, useState, when } from "./ui.js";
 import { Choice } from "./history.js";
 import { Payload, Records } from "./records.js";
 import { Rows, Verbatim } from "./table.js";
@@ -51,7 +50,7 @@ export function SinkRows({ pipeline, dag, question, onCheckpoint }) {
   return h(Payload, { answer, what: "rows of the sink" }, (data) => h(C.Flex, { direction: "column", gap: 3 },
     h(Panel, { title: `Emitted to ${data.sink} by ${data.uid} in ${data.changed.name}`,
       "data-origin": data.changed.checkpoint }, h(Changed, { changed: data.changed, dag, onCheckpoint })),
-    h(Panel, { title: data.rows.length === 1 ? "1 row" : `${count(data.rows.length)} rows` },
+    h(Panel, { title: counted(data.rows.length, "row") },
       h(Table, { data, pipeline, dag, onCheckpoint }),
       data.more && h(Muted, { mt: 2 }, "There are more such rows: give another value."))));
 }

@@ -1,6 +1,7 @@
 // Bytes and the reasons that keep them, from a look at every file.
 
-import { Answered, bytes, C, count, duration, Facts, h, Muted, Name, ours, Panel, useAnswer, useState } from "./ui.js";
+import { Answered, bytes, C, count, counted, duration, Facts, h, Muted, Name, ours, Panel, useAnswer,
+  useState } from "./ui.js";
 import { list } from "./made.js";
 import { Rows } from "./table.js";
 
@@ -45,7 +46,7 @@ function Bar({ plan }) {
         `${name} ${bytes(n)} (${share(n)})`))));
 }
 
-const filesOf = (n) => (n === 1 ? "1 file" : `${count(n)} files`);
+const filesOf = (n) => counted(n, "file");
 
 function Plan({ plan }) {
   return h(C.Flex, { direction: "column", gap: 3 },

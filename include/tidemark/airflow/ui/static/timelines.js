@@ -3,19 +3,27 @@
 import { BranchActions, isOpen } from "./branch_actions.js";
 import { useDags } from "./dags.js";
 import { useForm } from "./place.js";
-import { Answered, bytes, C, count, Empty, h, inFull, inZone, Muted, Name, ours, Panel, Trouble, useAnswer,
+import { Answered, bytes, C, counted, Empty, h, inFull, inZone, Muted, Name, ours, Panel, Trouble, useAnswer,
   when } from "./ui.js";
 import { Rows } from "./table.js";
 import { TimelineGraph } from "./timeline_graph.js";
 
-export function Timelines({ pipeline, facts, tree, onCheckpoint, onCompare }) {
-  const pins = useAnswer(ours(["pipelines", pipeline, "savepoints"]), 10000);
-  return h(C.Flex, { direction: "column", gap: 3 },
-    h(Panel, { title: "Timelines" },
-      h(TimelineGraph, { pipeline, tree, onCheckpoint, onCompare }),
-      h(C.Box, { mt: 3 }, h(Branches, { tree, below: null, pipeline, facts, onCheckpoint, onCompare }))),
-    h(Panel, { title: "Savepoints" }, h(Answered, { answer: pins, what: "savepoints" },
-      (data) => h(Savepoints, { data, pipeline, facts, onCheckpoint, onCompare }))));
+export function Timelines({ answer, ...more }) {
+  const all = { direction: "column", gap: 3 };
+  // Savepoints can be read where a timeline is damaged.
+  if (answer.data === undefined && answer.error && answer.error.status) {
+    return h(C.Flex, all, h(Trouble, { error: answer.error, again: answer.again }), h(Pinned, more));
+  }
+  return h(Answered, { answer, what: "the timelines" }, (tree) => h(C.Flex, all,
+    h(Panel, { title: "Timelines" }, h(TimelineGraph, { tree, ...more }),
+      h(C.Box, { mt: 3 }, h(Branches, { tree, below: null, ...more }))),
+    h(Pinned, more)));
+}
+
+function Pinned({ pipeline, ...more }) {
+  const answer = useAnswer(ours(["pipelines", pipeline, "savepoints"]), 10000);
+  return h(Panel, { title: "Savepoints" }, h(Answered, { answer, what: "savepoints" },
+    (data) => h(Savepoints, { data, pipeline, ...more })));
 }
 
 function Branches({ tree, below, ...more }) {
@@ -39,7 +47,7 @@ function Branch({ t, facts, onCheckpoint, onCompare }) {
   return h(C.Flex, { gap: 2, align: "center", wrap: "wrap", fontSize: "sm" },
     h(Name, { fontWeight: "bold", ...NARROW }, t.timeline),
     h(C.Badge, { colorPalette: fate }, t.fate),
-    h(Muted, { as: "span" }, t.checkpoints === 1 ? "1 checkpoint" : `${count(t.checkpoints)} checkpoints`),
+    h(Muted, { as: "span" }, counted(t.checkpoints, "checkpoint")),
     number && h(C.Button, { size: "2xs", variant: "outline", onClick: () => onCheckpoint(number) }, t.newest),
     began,
     t.note && h(Name, { color: "fg.muted", ...NARROW }, t.note),

@@ -128,6 +128,9 @@ export function useAnswer(url, every) {
   return { ...state, again };
 }
 
+// `counted(1, "record")` is 1 record, `counted(2, "record")` 2 records.
+export const counted = (n, noun) => `${count(n)} ${n === 1 ? noun : `${noun}s`}`;
+
 export const count = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US"));
 
 // The run that made a checkpoint. A transform and a patch have the checksum of their request instead, which is cut.
