@@ -94,8 +94,9 @@ class PipelineColumns:
 
 
 def recorded_columns(context: Context, name: str, checkpoint: int | None = None) -> PipelineColumns:
-    """Returns the columns that a checkpoint recorded; by default the newest completed one of the
-    live timeline, or else of any timeline, or else the newest plan.
+    """Returns the columns that a checkpoint recorded.
+
+    By default it is the newest completed one of the live timeline, or else of any timeline, or else the newest plan.
 
     Raises:
         NotFoundError: no such pipeline or checkpoint, or it has planned no checkpoint yet.
