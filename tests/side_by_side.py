@@ -32,13 +32,13 @@ COMPUTING = "not (kafka or spark or ports or airflow or e2e)"
 PAGES = sorted(f"tests/e2e/{path.name}" for path in Path(__file__).parent.glob("e2e/test_pages*.py"))
 """They start an Airflow of their own and a browser, and no stack."""
 PARTS = (
-    ["tests/property"],
     ["tests/publications", "tests/contract"],
+    ["tests/property"],
     ["tests/reading", "tests/process", "tests/wheel"],
-    ["tests/cli"],
     ["tests/unit"],
+    ["tests/cli"],
 )
-"""Tests that compute for one to two minutes each part; the rest is one more."""
+"""Tests that only compute, parts that take long first. What is in none of them is one more, which follows the first."""
 LONG_WITH_SERVICES = (
     [
         "tests/e2e/test_pages_walk.py",
@@ -176,8 +176,9 @@ def _lanes(more: bool, given: Sequence[str]) -> tuple[Command, Command, list[Com
     queue: list[Command] = [
         [*BELOW_SERVICES, "-m", AIRFLOW, *given, "tests/airflow"],
         [*BESIDE, "-m", BROKER, *given],
-        *([*computing, *folders] for folders in PARTS),
+        [*computing, *PARTS[0]],
         [*computing, *(word for folders in PARTS for word in _without(folders))],
+        *([*computing, *folders] for folders in PARTS[1:]),
     ]
     pages: list[Command] = [[*BESIDE, "-m", OWN, *given, path] for path in PAGES if f"--ignore={path}" not in given]
     stack = [*BESIDE, "-m", OWN, *given, *_without(PAGES), "tests/e2e"]
