@@ -31,7 +31,7 @@ def test_the_newest_completed_checkpoint_answers_unless_one_is_named(world: Trip
     ]  # fmt: skip
 
 
-def test_a_newer_checkpoint_of_a_fork_does_not_answer_for_the_live_timeline(world: TripsPipeline) -> None:
+def test_a_newer_checkpoint_of_a_timeline_that_was_left_does_not_answer(world: TripsPipeline) -> None:
     world.checkpoint("b1")
     world.checkpoint("b2")
     timelines.restore(world.pages, "trips", RestoreRequest(checkpoint=1, request="back"))

@@ -1,7 +1,7 @@
 """The files of the bundle, a version that changes with them, and each entry of the bundle as one module.
 
 The pages are some forty small files. A browser gets each entry of Airflow's as one module that holds all it imports:
-forty requests, each with a login to check, took a third of a second (adr/0081). Below a path with the version browsers
+forty requests, each with a login to check, delayed the first page (adr/0081). Below a path with the version browsers
 keep it without asking again.
 """
 

@@ -60,8 +60,8 @@ function Progress({ data, pipeline }) {
     h(C.Box, { mt: 3 }, h(Facts, { facts: {
       Read: `${count(run.done)} of ${count(run.total)} offsets, in ${counted(data.checkpoints, "checkpoint")}`,
       Left: [`${count(run.total - run.done)} offsets`, data.bytes_left !== null && `about ${bytes(data.bytes_left)}`,
-        data.checkpoints_left !== null && `about ${count(data.checkpoints_left)} more ${
-          data.checkpoints_left === 1 ? "checkpoint" : "checkpoints"}`].filter(Boolean).join(", "),
+        data.checkpoints_left !== null
+          && `about ${counted(data.checkpoints_left, "more checkpoint")}`].filter(Boolean).join(", "),
       Rate: perSecond(run.per_second),
       [inZone("Expected end")]: data.ends_at && h("span", null, h(Time, { at: data.ends_at, as: "time" }),
         `, ${left(run)} after ${data.checkpoint}`),

@@ -32,7 +32,9 @@ export const zoneName = () => (/^(Etc\/)?(UTC|UCT|Zulu|GMT)$/.test(zone()) ? "UT
 export const inZone = (title) => `${title} (${zoneName()})`;
 
 // A time with its zone, for a sentence.
-export const inFull = (at) => `${when(at)} ${zoneName()}`;
+export function inFull(at) {
+  return isTime(dated(at)) ? `${when(at)} ${zoneName()}` : when(at);
+}
 
 const dated = (at) => (at === null || at === undefined || at === "" ? null : new Date(at));
 const isTime = (date) => date !== null && !Number.isNaN(date.getTime());

@@ -7,7 +7,7 @@ import { Rows } from "./table.js";
 
 const WAITS = { windows: ["open window", "open windows"], timers: ["timer", "timers"],
   rows: ["row that waits for a partner", "rows that wait for a partner"] };
-const waitsOf = ({ what, total }) => `${count(total)} ${(WAITS[what] || [what, what])[total === 1 ? 0 : 1]}`;
+const waitsOf = ({ what, total }) => counted(total, ...(WAITS[what] || [what, what]));
 const DRAINED = "The pipeline is drained: all windows are closed, and all timers have fired.";
 
 export function EventTimeView({ pipeline, place, change }) {

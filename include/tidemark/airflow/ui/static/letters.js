@@ -4,8 +4,8 @@ import { Command } from "./branch_actions.js";
 import { useDags } from "./dags.js";
 import { PlaceLink, useForm } from "./place.js";
 import { Hidden, LetterPages } from "./records.js";
-import { Answered, Badge, C, count, Empty, h, inZone, Muted, Name, ours, Panel, percent, Time, useAnswer,
-} from "./ui.js";
+import { Answered, Badge, C, count, counted, Empty, h, inZone, Muted, Name, ours, Panel, percent, Time,
+  useAnswer } from "./ui.js";
 import { Rows } from "./table.js";
 
 export const letterKey = (uid, reason) => `${uid}:${reason}`;
@@ -46,7 +46,7 @@ function Totals({ letters, pipeline, facts, place, change }) {
       && h(Redrive, { t, pipeline }) }] : []),
   ];
   return h(C.Box, { "data-letters-total": open },
-    h(C.Text, { fontSize: "sm", mb: 2 }, h("b", null, open === 1 ? "1 dead letter" : `${count(open)} dead letters`),
+    h(C.Text, { fontSize: "sm", mb: 2 }, h("b", null, counted(open, "dead letter")),
       gone > 0 && `, ${count(gone)} more ${gone === 1 ? "was" : "were"} redriven`,
       ". A record that two operators rejected is two letters."),
     h(Rows, { name: "Dead letters by reason", columns, rows: letters, keyOf: (t) => letterKey(t.uid, t.reason), chosen,
@@ -142,5 +142,5 @@ function Result({ r, pipeline, facts }) {
   const again = r.rejected === null ? "" : r.rejected === 0 ? ", none rejected again"
     : `, ${count(r.rejected)} rejected again`;
   return h("span", { "data-result": `${r.redriven} ${r.rejected}` }, link,
-    ` redrove ${r.redriven === 1 ? "1 letter" : `${count(r.redriven)} letters`}${again}`);
+    ` redrove ${counted(r.redriven, "letter")}${again}`);
 }

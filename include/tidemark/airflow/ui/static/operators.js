@@ -100,7 +100,7 @@ function Spread({ tasks }) {
 const known = (n) => (n === null ? "–" : count(n));
 const compacted = (c) => h(C.Box, { fontSize: "xs", whiteSpace: "normal", minW: "14rem" },
   `of ${c.checkpoint}: ${bytes(c.bytes_before)} to ${bytes(c.bytes_after)}, ${count(c.rows_before)} to ${
-    count(c.rows_after)} rows${c.written_bytes === null ? "" : `, wrote ${bytes(c.written_bytes)}`}`);
+    counted(c.rows_after, "row")}${c.written_bytes === null ? "" : `, wrote ${bytes(c.written_bytes)}`}`);
 
 const between = ({ min, max }) => (min === max ? count(min) : `${count(min)} – ${count(max)}`);
 // The checkpoints whose changes a table has.

@@ -115,8 +115,7 @@ function ScopeChoice({ pipeline, timelines, scope, onScope, counts }) {
   if (!options.some(([id]) => id === scope)) options.push([scope, scope.replace("timeline:", "")]);
   return h(C.Flex, { gap: 3, align: "center", wrap: "wrap", borderTopWidth: "1px", borderColor: "border", pt: 3 },
     h(Choice, { label: "Checkpoints of", value: scope, onChange: onScope, options }),
-    h(C.Text, { fontSize: "sm", "data-counts": true }, h("b", null, counts.total === 1 ? "1 checkpoint"
-      : `${count(counts.total)} checkpoints`), parts));
+    h(C.Text, { fontSize: "sm", "data-counts": true }, h("b", null, counted(counts.total, "checkpoint")), parts));
 }
 
 const at = (line) => line.failure_timestamp ?? line.restore_timestamp ?? line.trigger_timestamp;
@@ -160,7 +159,7 @@ function Drawn({ data, onCheckpoint }) {
   const bounded = points.some((p) => p.dead_letters_at_most);
   const caption = points.length < data.of
     ? `The last ${count(points.length)} of ${count(data.of)} completed checkpoints`
-    : points.length === 1 ? "1 completed checkpoint" : `${count(points.length)} completed checkpoints`;
+    : counted(points.length, "completed checkpoint");
   return h(React.Fragment, null,
     h(C.Flex, { justify: "space-between", gap: 3, wrap: "wrap", align: "baseline" },
       h(Muted, null, `${caption}, by the time of their trigger (${zoneName()})`), h(Signs, { stops })),

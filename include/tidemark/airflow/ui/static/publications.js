@@ -3,8 +3,8 @@
 import { Command } from "./branch_actions.js";
 import { logOf, plain } from "./failure.js";
 import { PlaceLink } from "./place.js";
-import { Answered, Badge, bytes, C, count, dagRun, duration, Empty, h, inFull, Inside, inZone, Muted, Name, ours, Panel,
-  React, Time, Trouble, useAnswer } from "./ui.js";
+import { Answered, Badge, bytes, C, count, counted, dagRun, duration, Empty, h, inFull, Inside, inZone, Muted, Name,
+  ours, Panel, React, Time, Trouble, useAnswer } from "./ui.js";
 import { Rows } from "./table.js";
 
 const VERDICTS = { BLOCKED: ["red", "■", "Blocked"], FAILING: ["red", "✕", "Failing"],
@@ -41,16 +41,14 @@ export function PublicationsLine({ pipeline }) {
     `${data.length - shown.length} more`));
 }
 
-const several = (n, word) => (n === 1 ? `1 ${word}` : `${count(n)} ${word}s`);
-
 // 3 checkpoints, 12,431 records, 2 h.
 function lagOf(p) {
   if (p.behind === 0) return p.verdict === "DROPPED" ? "–" : "none";
   if (p.state === "new") {
     return p.records === null ? "all checkpoints" : [p.behind === 1 ? "the only checkpoint"
-      : `all ${several(p.behind, "checkpoint")}`, several(p.records, "record")].join(", ");
+      : `all ${counted(p.behind, "checkpoint")}`, counted(p.records, "record")].join(", ");
   }
-  return [several(p.behind, "checkpoint"), p.records !== null && several(p.records, "record"),
+  return [counted(p.behind, "checkpoint"), p.records !== null && counted(p.records, "record"),
     p.late_ms !== null && duration(p.late_ms)].filter(Boolean).join(", ");
 }
 

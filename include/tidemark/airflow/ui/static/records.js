@@ -3,7 +3,7 @@
 import { Copy, save } from "./copying.js";
 import { fieldsOf } from "./fields.js";
 import { PlaceLink } from "./place.js";
-import { Answered, ask, C, color, count, h, inZone, Muted, Name, ours, React, Trouble, useAnswer, useState,
+import { Answered, ask, C, color, count, counted, h, inZone, Muted, Name, ours, React, Trouble, useAnswer, useState,
   when } from "./ui.js";
 import { Rows } from "./table.js";
 
@@ -63,12 +63,10 @@ function Portion({ pipeline, checkpoint, query, last, further, whole }) {
 const STOPS = { matches: "page is full", records: "stopped at the limit of records",
   bytes: "stopped at the limit of bytes", time: "stopped at the limit of time" };
 
-const many = (n, one, more) => `${count(n)} ${n === 1 ? one : more}`;
-
 function summary(data, query) {
   const found = query.key && data.by_key
-    ? `${many(data.records.length, "match", "matches")} in ${many(data.looked_at, "record", "records")}`
-    : many(data.records.length, "record", "records");
+    ? `${counted(data.records.length, "match", "matches")} in ${counted(data.looked_at, "record")}`
+    : counted(data.records.length, "record");
   if (data.stopped_by === "end") return `${found} (whole range searched)`;
   return `${found} (${STOPS[data.stopped_by] || data.stopped_by}; there may be more)`;
 }
@@ -130,7 +128,7 @@ export function DeadLetters({ pipeline, checkpoint, tasks, released }) {
   }
   const counts = (answer.error || released) && h(C.Box, { mb: 2, fontSize: "sm" },
     tasks.filter((t) => t.dead_lettered > 0).map((t) => h(C.Text, { key: t.uid },
-      `${many(t.dead_lettered, "record", "records")} rejected by `,
+      `${counted(t.dead_lettered, "record")} rejected by `,
       h("b", null, h("bdi", null, t.uid)))));
   return h(React.Fragment, null, counts,
     released ? h(Muted, null, "Retention has released the checkpoint: its dead letters can no longer be shown.")
@@ -144,10 +142,10 @@ function Reasons({ data, pipeline, checkpoint }) {
   const [open, setOpen] = useState(all.length === 1 ? `${all[0].uid} ${all[0].reason}` : null);
   const shares = data.operators.length > 1 && data.operators.reduce((sum, o) => sum + o.letters, 0) > data.records;
   return h(C.Flex, { direction: "column", gap: 3 },
-    h(C.Text, { fontSize: "sm", "data-rejected": data.records }, h("b", null, many(data.records, "record", "records")),
+    h(C.Text, { fontSize: "sm", "data-rejected": data.records }, h("b", null, counted(data.records, "record")),
       " rejected", shares && ", some by several operators"),
     data.operators.map((o) => h(C.Box, { key: o.uid, minW: 0 },
-      h(C.Text, { fontSize: "sm", mb: 1 }, `${many(o.letters, "record", "records")} rejected by `,
+      h(C.Text, { fontSize: "sm", mb: 1 }, `${counted(o.letters, "record")} rejected by `,
         h("b", null, h("bdi", null, o.uid))),
       h(C.Flex, { gap: 2, wrap: "wrap" }, o.reasons.map((r) => h(C.Button, { key: r.reason, size: "xs",
         variant: "outline", maxW: "100%", "data-reason": r.reason, "aria-expanded": open === `${o.uid} ${r.reason}`,

@@ -3,8 +3,8 @@
 import { Field } from "./confirmed.js";
 import { Choice } from "./history.js";
 import { list } from "./made.js";
-import { Answered, C, Check, count, duration, Facts, h, Muted, Name, ours, useAnswer, useEffect, useState, when,
-} from "./ui.js";
+import { Answered, C, Check, count, counted, duration, Facts, h, Muted, Name, ours, useAnswer, useEffect, useState,
+  when } from "./ui.js";
 import { hostZone, momentOf, wallTime } from "./zoned.js";
 
 // The form's `from` in the address: chk-17, or the name of a savepoint.
@@ -65,16 +65,16 @@ export function RestoreEffect({ answer, sinks, setSinks, force, setForce }) {
           `: ${plan.checkpoint} on `, h(Name, { most: "12rem" }, plan.timeline), "."),
         plan.left.length === 0
           ? h("li", null, "No checkpoint leaves the live timeline.")
-          : h("li", null, `${several(plan.left.length, "checkpoint")} (${several(plan.records, "record")}) ${
+          : h("li", null, `${counted(plan.left.length, "checkpoint")} (${counted(plan.records, "record")}) ${
             plan.left.length === 1 ? "leaves the live timeline and stays" : "leave the live timeline and stay"
           } restorable.`),
         plan.left.length > 0 && h("li", null, plan.reread > 0
-          ? `About ${duration(plan.reread_duration)} to read ${several(plan.reread, "offset")} again.`
+          ? `About ${duration(plan.reread_duration)} to read ${counted(plan.reread, "offset")} again.`
           : "No record is read again: the restore point has read them all."),
         backed.map((s) => h("li", { key: s.name }, "Sink ", h(Name, { most: "12rem" }, s.name), s.rows_since === 0
           ? " has no rows newer than the checkpoint." : sinks
-          ? ` goes back too: ${several(s.rows_since, "row")} newer than the checkpoint leave it.`
-          : ` keeps all rows, also ${several(s.rows_since, "row")} newer than the checkpoint.`)),
+          ? ` goes back too: ${counted(s.rows_since, "row")} newer than the checkpoint leave it.`
+          : ` keeps all rows, also ${counted(s.rows_since, "row")} newer than the checkpoint.`)),
         sent.map((s) => h("li", { key: s.name }, "Sink ", h(Name, { most: "12rem" }, s.name),
           ": rows that were sent stay."))),
       backed.some((s) => s.rows_since > 0) && h(Check, { checked: sinks, onChange: setSinks },
@@ -89,7 +89,5 @@ export function RestoreEffect({ answer, sinks, setSinks, force, setForce }) {
       } })));
   });
 }
-
-const several = (n, word) => (n === 1 ? `1 ${word}` : `${count(n)} ${word}s`);
 
 export const Nothing = () => h(Muted, null, "Choose a restore point to see what a restore would do.");

@@ -5,8 +5,8 @@ import { Choice } from "./history.js";
 import { list } from "./made.js";
 import { PlaceLink, useForm, usePlace } from "./place.js";
 import { Storage } from "./storage.js";
-import { Answered, Badge, bytes, C, count, duration, h, inFull, inZone, Muted, Name, ours, Panel, React, useAnswer,
-  useEffect, useState, when } from "./ui.js";
+import { Answered, Badge, bytes, C, count, counted, duration, h, inFull, inZone, Muted, Name, ours, Panel, React,
+  useAnswer, useEffect, useState, when } from "./ui.js";
 import { Middle, Rows } from "./table.js";
 
 const DECLARED = { way: "declared", n: "6", rule: "", without: "" };
@@ -140,7 +140,7 @@ const columnsOf = (pipeline, data) => [
 function untilOf(c, data) {
   const byRule = c.rules.length === 0 ? null : c.goes_after === null
     ? (data.rule === null ? "a rule is set" : `more than ${data.horizon} more checkpoints`)
-    : c.goes_after === 1 ? "1 more checkpoint" : `${c.goes_after} more checkpoints`;
+    : counted(c.goes_after, "more checkpoint");
   const lasting = c.pins.filter((p) => p.until === null);
   const byPin = lasting.some((p) => p.why.startsWith("savepoint ")) ? "the savepoint is disposed of"
     : lasting.length > 0 ? "nothing else needs it" : when(c.pins.map((p) => p.until).sort().pop());

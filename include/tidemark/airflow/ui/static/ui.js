@@ -129,7 +129,7 @@ export function useAnswer(url, every) {
 }
 
 // `counted(1, "record")` is 1 record, `counted(2, "record")` 2 records.
-export const counted = (n, noun) => `${count(n)} ${n === 1 ? noun : `${noun}s`}`;
+export const counted = (n, noun, nouns = `${noun}s`) => `${count(n)} ${n === 1 ? noun : nouns}`;
 
 export const count = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US"));
 
