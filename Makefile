@@ -79,7 +79,7 @@ test: setup-s3 ## Run the tests, but for what takes minutes for one answer
 # most, and planted bugs have bounds of their own.
 test-more: export TIDEMARK_TEST_SCHEDULES ?= 2000
 test-more: export TIDEMARK_TEST_RACES ?= 1000
-test-more: export TIDEMARK_TEST_CRASH_CHUNKS ?= 3
+test-more: export TIDEMARK_TEST_CRASH_CHUNKS ?= 15
 test-more: export TIDEMARK_TEST_ERASURE_RACES ?= 40
 test-more: export TIDEMARK_TEST_DELIVERY_WALKS ?= 64
 test-more: export TIDEMARK_TEST_SHORT_DISK_WALKS ?= 50

@@ -22,7 +22,7 @@ from tests.support.prerequisites import needs
 
 SEED = 31
 PER_CALL = 3
-CHUNKS = 8
+CHUNKS = 40
 TRIED = sorted(random.sample(range(CHUNKS), int(os.environ.get("TIDEMARK_TEST_CRASH_CHUNKS", CHUNKS))))
 """The chunks of states that this run tries: `make test-more` tries some, chosen anew each time."""
 ENOUGH = 1000
