@@ -272,7 +272,7 @@ def test_an_error_stands_below_the_heading_of_its_page(page: Page) -> None:
 
 
 def test_damage_is_said_once(page: Page, site: Site) -> None:
-    site.world.checkpoint("damaged")
+    damaged = site.world.checkpoint("damaged")
     manifest = max((site.world.folder / "timelines/t2").glob("*.json"))
     whole = manifest.read_bytes()
     try:
@@ -283,5 +283,11 @@ def test_damage_is_said_once(page: Page, site: Site) -> None:
         page.view("trips", "view=timelines", "object damaged")
         page.sees("No savepoints")
         assert page.words().count("object damaged") == 1 and page.words().count("Next: ") == 1
+        page.view("trips", f"view=checkpoint&checkpoint={damaged}", "object damaged")
+        page.wait("document.querySelectorAll('[data-details] [role=tab]').length === 3")
+        page.wait("document.querySelectorAll('[data-details] [data-node=manifest]').length === 1")
+        assert page.words().count("object damaged") == 1 and page.words().count("Next: ") == 1
+        page.script("document.querySelector('[aria-label^=\"Previous checkpoint, chk-\"]').click()")
+        page.wait(f"!!document.querySelector('[data-details]:not([data-details=\"{damaged}\"])')")
     finally:
         manifest.write_bytes(whole)

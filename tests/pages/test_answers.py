@@ -12,7 +12,7 @@ from tests.support.trips import TripsPipeline
 from tidemark import Fold, state
 from tidemark.coordinator.recovery.restore_request import RestoreRequest
 from tidemark.declare.retention import Retention
-from tidemark.errors import NotFoundError, UsageError
+from tidemark.errors import CorruptObjectError, NotFoundError, UsageError
 from tidemark.model.checkpoint.codec import body_of
 from tidemark.model.checkpoint.failure import FailureReason
 from tidemark.model.checkpoint.manifest import Expectation, Verdict
@@ -307,6 +307,23 @@ def test_a_damaged_manifest_hides_no_other_line(world: TripsPipeline) -> None:
     assert {line["id"]: line["status"] for line in told["history"]} == {first: "COMPLETED", second: "DAMAGED"}
     assert "000000000002.json" in told["trouble"]["what"]
     assert told["health"]["live"] is None
+
+
+def test_of_a_damaged_manifest_the_plan_is_shown_with_its_neighbours(world: TripsPipeline) -> None:
+    first, second, third = world.checkpoint("a"), world.checkpoint("b", "c"), world.checkpoint("d")
+    (world.folder / "timelines/t1/000000000002.json").write_bytes(b"{}")
+    told = body_of(details.get_details(world.pages, "trips", second))
+    assert (told["status"], told["previous"], told["next"], told["parent"]) == ("DAMAGED", first, third, first)
+    assert {r["partition"]: (r["start"], r["end"]) for r in told["ranges"]}["trips-0"] == (1, 3)
+    assert "000000000002.json" in told["failure_message"] and "backup" in told["failure_next"]
+    assert (told["tasks"], told["progress"], told["external_path"]) == ([], None, None)
+    nodes = {n["id"]: n for n in body_of(graphs.build_graph(world.pages, "trips", second))["nodes"]}
+    assert (nodes["manifest"]["status"], nodes["manifest"]["second"]) == ("DAMAGED", "damaged")
+    assert (nodes["partition trips-0"]["second"], nodes[f"chk-{third}"]["checkpoint"]) == ("[1, 3)", third)
+    (world.folder / "plans/t1/000000000002.0001.json").write_bytes(b"{}")
+    for ask in (details.get_details, graphs.build_graph):
+        with pytest.raises(CorruptObjectError):
+            ask(world.pages, "trips", second)
 
 
 def test_the_outlook_of_retention_is_its_plan(world: TripsPipeline) -> None:

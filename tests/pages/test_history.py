@@ -159,6 +159,27 @@ def test_a_damaged_manifest_is_told_and_heals_when_it_is_put_back(world: TripsPi
     assert told(history) == {number: CheckpointStatus.COMPLETED}
 
 
+def test_of_a_damaged_manifest_the_plan_is_known_and_what_failed_in_its_slot_has_failed(
+    world: TripsPipeline, store: Watched
+) -> None:
+    failed, number = world.fail(), world.checkpoint("a")
+    whole = History(store)
+    whole.refresh(100)
+    (world.folder / "timelines/t1/000000000001.json").write_bytes(b"{}")
+    history = History(store)
+    history.refresh(100)
+    assert told(history) == {number: CheckpointStatus.DAMAGED, failed: CheckpointStatus.FAILED}
+    before, found = whole.entries[0], history.entries[0]
+    assert before.trigger_ms > 0
+    for name in ("slot", "parent", "origin", "fingerprint", "trigger_ms", "logical_time_ms", "uids", "spans"):
+        assert getattr(found, name) == getattr(before, name), name
+    assert (found.records, found.ack_ms, found.full_bytes) == (0, None, 0), "only the manifest says that"
+    (world.folder / "plans/t1/000000000001.0002.json").write_bytes(b"{}")
+    history.refresh(100)
+    assert told(history) == {number: CheckpointStatus.DAMAGED, failed: CheckpointStatus.FAILED}
+    assert history.entries[0].trigger_ms == 0
+
+
 def test_a_plan_whose_timeline_ended_first_is_no_line(world: TripsPipeline, store: Watched) -> None:
     first = world.checkpoint("a")
     world.checkpoint("b")

@@ -49,9 +49,12 @@ from tidemark.web.history_lines import line_of
 def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetails:
     """Flink's `/checkpoints/details/:id`. Only a completed checkpoint has operators; of any other the plan is shown.
 
+    Of a checkpoint whose manifest is damaged the plan is shown, too.
+
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
-        CorruptObjectError: its plan or its manifest is damaged.
+        CorruptObjectError: its plan is damaged.
+        ReleasedError: its manifest is damaged, and it was given up.
     """
     context = glance_at(context)
     neighbours = history_cache.get_neighbours(context, name, checkpoint)
@@ -59,11 +62,12 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
     if entry is None:
         raise NotFoundError(f"no checkpoint chk-{checkpoint} in {name}", next=f"tidemark checkpoint list {name}")
     coordinator = context.coordinator(name)
-    found = coordinator.timelines.find(checkpoint)
+    found = history_cache.find_checkpoint(context, name, entry, checkpoint)
     plan = coordinator.timelines.plan(checkpoint) if found is None else found.plan
     pins = savepoints.open_savepoints(context, name).pins().get(checkpoint, ())
     line = line_of(entry, pins, discarded=history_cache.is_discarded(context, name, checkpoint))
-    progress = None if found is not None or entry.is_final else _progress(context, plan)
+    is_open = found is None and entry.status is CheckpointStatus.IN_PROGRESS
+    progress = _progress(context, plan) if is_open else None
     if progress is not None:
         line = replace(line, num_acknowledged_subtasks=len(progress.acknowledged))
     answer = _details(context, line, plan, found, progress)

@@ -49,17 +49,19 @@ class _Graph:
 
 
 def build_graph(context: Context, name: str, checkpoint: int) -> LineageGraph:
-    """The graph of one checkpoint, completed or not.
+    """The graph of one checkpoint, completed or not; if its manifest is damaged, that of its plan.
 
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
+        CorruptObjectError: its plan is damaged.
+        ReleasedError: its manifest is damaged, and it was given up.
     """
     context = glance_at(context)
     history = history_cache.open_history(context, name)
     beside = history.beside(checkpoint)
     entry = history.entry(checkpoint)
     timelines = context.coordinator(name).timelines
-    found = timelines.find(checkpoint)
+    found = history_cache.find_checkpoint(context, name, entry, checkpoint)
     plan = timelines.plan(checkpoint) if found is None else found.plan
     # The child of an old checkpoint, too: most often the id after it.
     near = [n for n in (plan.parent, *beside) if n is not None]

@@ -6,7 +6,7 @@ they are never read again. No verb depends on it: verbs read `Timelines` and `Ob
 
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -287,17 +287,21 @@ class History:
                 return None
             slot = Slot(**record["slot"])
             yield [keys.slot_key(slot.timeline, slot.sequence)]
-            raw = self.store.get(keys.slot_key(slot.timeline, slot.sequence))
-            if raw is not None and (found := self._completed(number, slot, raw)) is not None:
-                return found
+            raw, damage = self.store.get(keys.slot_key(slot.timeline, slot.sequence)), None
+            try:
+                if raw is not None and (found := self._completed(number, slot, raw)) is not None:
+                    return found
+            except CorruptObjectError as error:
+                damage = error
             yield [keys.plan_key(slot), keys.abort_key(slot)]
+            if damage is not None:
+                return self._damaged(number, slot, damage)
             # Another plan's manifest or a closing took the slot: a plan without an abort record is void.
             if raw is not None and self.store.get(keys.abort_key(slot)) is None:
                 self._void.add(number)
             return self._planned(number, slot)
         except CorruptObjectError as error:
-            failure = ("DAMAGED", error.what, error.next)
-            return HistoryEntry(id=number, slot=slot, status=CheckpointStatus.DAMAGED, failure=failure)
+            return _damaged_entry(HistoryEntry(id=number, slot=slot, status=CheckpointStatus.DAMAGED), error)
 
     def _prefetch(self, names: Collection[str]) -> None:
         if names and isinstance(self.store, Prefetches):
@@ -340,6 +344,13 @@ class History:
             **known,
         )
 
+    def _damaged(self, number: int, slot: Slot, damage: CorruptObjectError) -> HistoryEntry | None:
+        """What the plan says if the manifest in its slot is damaged; a plan with an abort record completed nothing."""
+        found = self._planned(number, slot)
+        if number in self._void or (found is not None and found.status is CheckpointStatus.FAILED):
+            return found
+        return _damaged_entry(found or HistoryEntry(id=number, slot=slot, status=CheckpointStatus.DAMAGED), damage)
+
     def _bury(self, most: int) -> None:
         """Finds the released checkpoints: those with a confirmed tombstone. Each record is read once."""
         newest: dict[str, str] = {}
@@ -358,6 +369,10 @@ class History:
     def _body(self, kind: str, key: str) -> dict[str, Any] | None:
         raw = self.store.get(key)
         return None if raw is None else canonical.decode(kind, key, raw)
+
+
+def _damaged_entry(known: HistoryEntry, damage: CorruptObjectError) -> HistoryEntry:
+    return replace(known, status=CheckpointStatus.DAMAGED, failure=("DAMAGED", damage.what, damage.next))
 
 
 def _completed(body: Mapping[str, Any], slot: Slot, ack_ms: int) -> HistoryEntry:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tidemark.answers.checkpoint_overview import HistorySummary
-from tidemark.errors import NotFoundError
+from tidemark.errors import CorruptObjectError, NotFoundError
 from tidemark.glance import glance_at, has_planned, lasting
 from tidemark.ports import CheckpointStore
 from tidemark.ports.caching import Prefetches
-from tidemark.web.history import History, HistoryEntry
+from tidemark.web.history import CheckpointStatus, History, HistoryEntry
 from tidemark.web.history_lines import summarize
 
 if TYPE_CHECKING:
     from tidemark.context import Context
+    from tidemark.model.checkpoint.manifest import Checkpoint
 
 PORTION, FIRST_PORTION, PART = 100, 32, 32
 """Old ids that an answer reads at least when it reads on, in about 0.1 s; those that every answer knows: a page of the
@@ -197,6 +198,22 @@ def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | 
         NotFoundError: no such pipeline.
     """
     return open_history(context, name).entry(checkpoint)
+
+
+def find_checkpoint(context: "Context", name: str, entry: HistoryEntry | None, checkpoint: int) -> "Checkpoint | None":
+    """A completed checkpoint; None if it is not completed, or if its manifest is damaged and its entry says so.
+
+    Raises:
+        NotFoundError: no such pipeline.
+        CorruptObjectError: its manifest is damaged since its entry was read.
+        ReleasedError: its manifest is damaged, and it was given up.
+    """
+    try:
+        return context.coordinator(name).timelines.find(checkpoint)
+    except CorruptObjectError:
+        if entry is not None and entry.status is CheckpointStatus.DAMAGED:
+            return None
+        raise
 
 
 def get_neighbours(context: "Context", name: str, checkpoint: int) -> tuple[int | None, int | None]:

@@ -14,6 +14,9 @@ import { Rows } from "./table.js";
 const PARTS = [["lineage", "Lineage"], ["operators", "Operators"], ["offsets", "Offsets"],
   ["time", "Event time"], ["letters", "Dead letters"], ["gate", "Gate"], ["storage", "Storage"], ["facts", "Facts"]];
 
+// What the plan says, if the manifest is damaged.
+const PLANNED = PARTS.filter(([id]) => ["lineage", "offsets", "facts"].includes(id));
+
 const LIVE = 2000;
 
 // An open checkpoint is polled until it is final; a final one never changes.
@@ -24,8 +27,10 @@ export const useDetails = (pipeline, checkpoint) => useAnswer(
 // `actions` apply to completed checkpoints that retention has not released.
 // On the page of a run, `run` is its id and `shown` the errors that stand above: neither is repeated.
 export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheckpoint, actions }) {
-  const [part, setPart] = useState("lineage");
+  const [chosen, setPart] = useState("lineage");
   const lineage = useLineage(pipeline, checkpoint, answer.data && answer.data.status);
+  const parts = answer.data && answer.data.status === "DAMAGED" ? PLANNED : PARTS;
+  const part = parts.some(([id]) => id === chosen) ? chosen : "lineage";
   return h(Answered, { answer, what: `chk-${checkpoint}` }, (data) => h(C.Box, { "data-status": data.status },
     data.status === "COMPLETED" && !data.discarded && actions,
     h(C.Flex, { gap: 4, align: "center", wrap: "wrap", fontSize: "sm", my: 2 },
@@ -38,9 +43,9 @@ export function Details({ answer, pipeline, checkpoint, dag, run, shown, onCheck
       dag && run !== data.origin && h(RunLink, { dag, run: data.origin, label: "DAG run" })),
     data.progress && h(Progress, { progress: data.progress, of: data, pipeline }),
     data.failure_message && h(FailedCheckpoint, { data, dag, shown, onCheckpoint }),
-    h(Tabs, { name: `Parts of ${data.name}`, parts: PARTS, part, setPart }),
+    h(Tabs, { name: `Parts of ${data.name}`, parts, part, setPart }),
     // Drawn again when the status changes.
-    h(TabPanel, { key: data.status, parts: PARTS, part },
+    h(TabPanel, { key: data.status, parts, part },
       part === "lineage" && h(Lineage, { answer: lineage, pipeline, checkpoint, dag, onCheckpoint }),
       part === "operators" && h(Operators, { data }),
       part === "offsets" && h(Offsets, { data, pipeline }),
@@ -169,10 +174,11 @@ function watermarksOf(sources) {
 }
 
 function AllFacts({ data }) {
+  const damaged = data.status === "DAMAGED";
   return h(Facts, { facts: {
     Slot: data.slot,
     Parent: data.parent === null ? "none" : `chk-${data.parent}`,
-    Attempt: data.attempt || "none has begun",
+    Attempt: damaged ? null : data.attempt || "none has begun",
     [inZone("Data interval")]: data.interval && `${when(data.interval.start)} to ${when(data.interval.end)}`,
     [inZone("Logical time")]: when(data.logical_time),
     [inZone("Greatest event time")]: when(data.watermark),
@@ -183,7 +189,7 @@ function AllFacts({ data }) {
     "Records rejected": data.dead_letters > 0 ? `${letters(data)}${data.dead_letters_at_most
       ? ": several operators may have rejected the same record" : ""}` : null,
     Manifest: data.external_path,
-    Acknowledged: `${data.num_acknowledged_subtasks} of ${data.num_subtasks} operators`,
+    Acknowledged: damaged ? null : `${data.num_acknowledged_subtasks} of ${data.num_subtasks} operators`,
     "Made by": runOf(data.origin),
     "Code (fingerprint)": h(Fingerprint, { of: data.fingerprint }),
     Isolation: data.isolation,

@@ -27,23 +27,21 @@ export function Failures({ dag, run, outcome }) {
     !one.is_final && h(Muted, null, "Airflow tries it again."))));
 }
 
-// A failed checkpoint: the reason, the log of what failed, and the checkpoint that read its offsets after all.
+// A failed or damaged checkpoint: the reason, the log of what failed, and what read its offsets after all.
 // An error that is `shown` already is left out.
 export function FailedCheckpoint({ data, dag, shown = [], onCheckpoint }) {
   const owner = useAnswer(ours(["runs"], { run_id: data.origin, dag_id: dag }), 0).data;
   const there = owner && owner.dag_id;
   const outcome = useAnswer(there ? ours(["dags", there, "outcome"], { run_id: data.origin }) : null, 0).data;
-  const changed = data.failure_reason === "CODE_CHANGED";
+  const what = { CODE_CHANGED: `The pipeline's code changed after ${data.name} was planned`,
+    DAMAGED: data.failure_message }[data.failure_reason] || `${data.failure_reason}: ${data.failure_message}`;
   const after = data.successor;
   const failed = outcome && outcome.failures[0];
   if (shown.some((text) => text.includes(data.failure_message))) {
     return h(C.Box, { "data-failed": data.name, mb: 2 }, after && h(After, { after, onCheckpoint }));
   }
   return h(C.Box, { "data-failed": data.name },
-    h(Trouble, { error: {
-      what: changed ? `The pipeline's code changed after ${data.name} was planned`
-        : `${data.failure_reason}: ${data.failure_message}`,
-      next: after ? null : data.failure_next } },
+    h(Trouble, { error: { what, next: after ? null : data.failure_next } },
     after && h(After, { after, onCheckpoint })),
     failed && h(Inside, { to: logOf(there, data.origin, failed), fontSize: "sm" },
       `Log of task ${failed.task}, try ${failed.try_number}`));

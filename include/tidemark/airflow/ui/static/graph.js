@@ -115,8 +115,8 @@ function Edge({ begin, end, bold }) {
 }
 
 function Node({ node, at, chosen, dim, onChoose }) {
-  const tone = node.kind === "manifest" && node.status !== "COMPLETED" ? (node.status === "FAILED" ? "red" : "blue")
-    : TONES[node.kind] || "gray";
+  const tone = node.kind === "manifest" && node.status !== "COMPLETED"
+    ? (node.status === "IN_PROGRESS" ? "blue" : "red") : TONES[node.kind] || "gray";
   const choose = () => onChoose(node.id);
   const press = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;

@@ -73,8 +73,8 @@ export const Choice = ({ label, value, onChange, options, ...more }) => h(C.Nati
 // A second, smaller line of a cell.
 const second = (node) => node && h(Muted, { fontSize: "xs" }, node);
 const isDone = (c) => c.status === "COMPLETED";
-// Of a damaged manifest nothing is known but its place.
-const known = (cell) => (c) => (c.status === "DAMAGED" ? "–" : cell(c));
+// Of a damaged plan nothing is known but its place.
+const known = (cell) => (c) => (c.trigger_timestamp === 0 ? "–" : cell(c));
 const done = (cell) => (c) => (isDone(c) ? cell(c) : "–");
 
 // A run of Airflow's by its type and time: ids differ in their middle, which would be left out.
