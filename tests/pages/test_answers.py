@@ -319,6 +319,7 @@ def test_of_a_damaged_manifest_the_plan_is_shown_with_its_neighbours(world: Trip
     assert (told["tasks"], told["progress"], told["external_path"]) == ([], None, None)
     nodes = {n["id"]: n for n in body_of(graphs.build_graph(world.pages, "trips", second))["nodes"]}
     assert (nodes["manifest"]["status"], nodes["manifest"]["second"]) == ("DAMAGED", "damaged")
+    assert nodes["state buses"]["second"] == "before: runs 0" and "after" not in nodes["state buses"]["facts"]
     assert (nodes["partition trips-0"]["second"], nodes[f"chk-{third}"]["checkpoint"]) == ("[1, 3)", third)
     (world.folder / "plans/t1/000000000002.0001.json").write_bytes(b"{}")
     for ask in (details.get_details, graphs.build_graph):

@@ -192,15 +192,12 @@ def _tables(graph: _Graph, plan: CheckpointPlan, uid: str, ack: Ack | None, foun
     before = plan.handles[uid]
     after = before if ack is None else ack.handle
     if before or after:
-        name = graph.node(
-            f"state {uid}",
-            "state",
-            TABLES,
-            f"{uid} state",
-            second=_change(before, after),
-            facts=_table_facts(before, after),
-            asset=f"{plan.pipeline}/state/{uid}",
-        )
+        facts, second = _table_facts(before, after), _change(before, after)
+        if ack is None:  # only a manifest says what comes after
+            del facts["after"]
+            second = f"before: {versions(before)}"
+        asset = f"{plan.pipeline}/state/{uid}"
+        name = graph.node(f"state {uid}", "state", TABLES, f"{uid} state", second=second, facts=facts, asset=asset)
         graph.edge(operator, name)
         if before and plan.parent is not None:
             graph.edge("parent", name)
