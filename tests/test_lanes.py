@@ -1,6 +1,7 @@
 """Every test is in a lane of `make test` or `make test-more`, and lanes that share a queue share the work."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.side_by_side import LONG, LONG_WITH_SERVICES, PAGES, Command, Lane, _lanes
+from tidemark.settings import PREFIX, TEST_PREFIX, Settings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -91,3 +93,12 @@ def test_a_test_that_would_begin_too_late_is_skipped_before_its_fixtures(
     )
     assert ended.returncode == 0 and outcome in ended.stdout, ended.stdout + ended.stderr
     assert (tmp_path / "begun").exists() == ("passed" in outcome)
+
+
+def test_what_ci_sets_is_a_setting_or_belongs_to_tests() -> None:
+    """Any other variable with the prefix is refused by every command, and so by most tests."""
+    files = [ROOT / ".ci/run", ROOT / "Makefile", *(ROOT / ".github/workflows").glob("*.yml")]
+    names = {name for file in files for name in re.findall(rf"\b{PREFIX}[A-Z_]+", file.read_text())}
+    assert f"{TEST_PREFIX}MORE_MINUTES" in names
+    known = {PREFIX + field.upper() for field in Settings.model_fields}
+    assert [name for name in sorted(names) if name not in known and not name.startswith(TEST_PREFIX)] == []
