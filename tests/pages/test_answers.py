@@ -321,10 +321,12 @@ def test_of_a_damaged_manifest_the_plan_is_shown_with_its_neighbours(world: Trip
     assert (nodes["manifest"]["status"], nodes["manifest"]["second"]) == ("DAMAGED", "damaged")
     assert nodes["state buses"]["second"] == "before: runs 0" and "after" not in nodes["state buses"]["facts"]
     assert (nodes["partition trips-0"]["second"], nodes[f"chk-{third}"]["checkpoint"]) == ("[1, 3)", third)
-    (world.folder / "plans/t1/000000000002.0001.json").write_bytes(b"{}")
-    for ask in (details.get_details, graphs.build_graph):
-        with pytest.raises(CorruptObjectError):
-            ask(world.pages, "trips", second)
+    plan = world.folder / "plans/t1/000000000002.0001.json"
+    for spoil in (lambda: plan.write_bytes(b"{}"), plan.unlink):
+        spoil()
+        for ask in (details.get_details, graphs.build_graph):
+            with pytest.raises(CorruptObjectError, match="timelines/t1/000000000002.json"):
+                ask(world.pages, "trips", second)
 
 
 def test_the_outlook_of_retention_is_its_plan(world: TripsPipeline) -> None:

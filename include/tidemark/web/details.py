@@ -53,7 +53,7 @@ def get_details(context: Context, name: str, checkpoint: int) -> CheckpointDetai
 
     Raises:
         NotFoundError: no such pipeline, or the id was never planned.
-        CorruptObjectError: its plan is damaged.
+        CorruptObjectError: its plan is damaged, or its manifest is and its plan is gone.
         ReleasedError: its manifest is damaged, and it was given up.
     """
     context = glance_at(context)

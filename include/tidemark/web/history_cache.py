@@ -201,17 +201,17 @@ def get_entry(context: "Context", name: str, checkpoint: int) -> HistoryEntry | 
 
 
 def find_checkpoint(context: "Context", name: str, entry: HistoryEntry | None, checkpoint: int) -> "Checkpoint | None":
-    """A completed checkpoint; None if it is not completed, or if its manifest is damaged and its entry says so.
+    """A completed checkpoint; None if it is not completed, or if its manifest is damaged and its entry is of its plan.
 
     Raises:
         NotFoundError: no such pipeline.
-        CorruptObjectError: its manifest is damaged since its entry was read.
+        CorruptObjectError: its manifest is damaged since its entry was read, or its plan is damaged or gone, too.
         ReleasedError: its manifest is damaged, and it was given up.
     """
     try:
         return context.coordinator(name).timelines.find(checkpoint)
     except CorruptObjectError:
-        if entry is not None and entry.status is CheckpointStatus.DAMAGED:
+        if entry is not None and entry.status is CheckpointStatus.DAMAGED and entry.trigger_ms:
             return None
         raise
 
